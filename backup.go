@@ -99,7 +99,7 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // *CorruptionError for damage, and the errors of w. After an error the stream is incomplete:
 // Restore and VerifyBackup refuse it.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {
-	if err := copyable(ctx, db); err != nil {
+	if err := checkCopy(ctx, db); err != nil {
 		return nil, err
 	}
 	if w == nil {
@@ -112,7 +112,7 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 		}
 	}
 	var info *backup.Info
-	err := db.copies.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) (err error) {
+	err := useFiles(ctx, db, func(ctx context.Context, s checkpoint.Fileset) (err error) {
 		info, err = backup.Write(ctx, s, w, options)
 		return err
 	})
@@ -142,8 +142,8 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 // there. Open refuses them, or makes an empty store if there are too few of them: use MustExist.
 // Remove them and call Restore again.
 func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
-	if ctx == nil {
-		return nil, errNilContext
+	if err := checkContext(ctx); err != nil {
+		return nil, err
 	}
 	switch {
 	case r == nil:
@@ -168,8 +168,8 @@ func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 // encrypted. It returns the description of the last one, or the
 // errors of Restore. It holds no whole file in memory.
 func VerifyBackup(ctx context.Context, r io.Reader) (*BackupInfo, error) {
-	if ctx == nil {
-		return nil, errNilContext
+	if err := checkContext(ctx); err != nil {
+		return nil, err
 	}
 	if r == nil {
 		return nil, fmt.Errorf("%w: nil reader", ErrInvalid)

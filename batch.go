@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/txn/commit"
 )
 
@@ -47,7 +48,7 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 	}
 	// A stand-in if ks can't be used, so that the error comes from the next call, which returns
 	// one.
-	return &Batch{b.batch, addressed(b.db, ks)}
+	return &Batch{b.batch, resolveKeyspace(b.db, ks)}
 }
 
 // Set adds a pair. Key and value are copied. After an error that is ErrInvalid the batch is
@@ -63,12 +64,12 @@ func (b *Batch) SetEntry(e *Entry) error { return b.addWrite(e, entry.Set) }
 // Delete adds the delete of key, which is copied. Its errors mean what those of Set mean.
 func (b *Batch) Delete(key []byte) error { return b.addWrite(&Entry{Key: key}, entry.Delete) }
 
-// usable returns nil while the batch can be used.
-func (b *Batch) usable() error {
+// checkUnspent returns nil while the batch can be used.
+func (b *Batch) checkUnspent() error {
 	if b.batch == nil {
 		return ErrClosed
 	}
-	if err := b.db.writable(); err != nil {
+	if err := b.db.checkWritable(); err != nil {
 		return err
 	}
 	if b.spent {
@@ -77,41 +78,23 @@ func (b *Batch) usable() error {
 	return nil
 }
 
-func (b *Batch) addWrite(e *Entry, kind entry.Kind) error { return b.wrote(b.addInMemory(e, kind)) }
-
-// addInMemory is addWrite, but it never moves writes from memory to files.
-func (b *Batch) addInMemory(e *Entry, kind entry.Kind) error {
-	if err := b.takes(); err != nil {
+func (b *Batch) addWrite(e *Entry, kind entry.Kind) error {
+	if err := b.checkBatch(); err != nil {
 		return err
 	}
-	return b.writes.addWrite(context.Background(), b.db, b.keyspace, e, kind, b.db.now)
+	ctx := context.Background()
+	return b.writes.finishWrite(ctx, b.db, b.writes.addWrite(ctx, b.keyspace, e, kind, b.db.now))
 }
 
-// takes returns nil if the batch can write to its keyspace.
-func (b *Batch) takes() error {
-	if err := b.usable(); err != nil {
+// checkBatch returns nil if the batch can write to its keyspace.
+func (b *Batch) checkBatch() error {
+	if err := b.checkUnspent(); err != nil {
 		return err
 	}
-	if err := b.keyspace.usable(); err != nil {
+	if err := b.keyspace.checkExists(); err != nil {
 		return err
 	}
 	return b.writes.Err()
-}
-
-// wrote must be called after each write, with its error. It spills the writes if they take
-// too much memory. If that fails, it removes the files: the user need not end the batch.
-func (b *batch) wrote(err error) error {
-	// That of a zero Batch: err says so already.
-	if b == nil {
-		return err
-	}
-	err = b.writes.wrote(context.Background(), b.db, err)
-	// An error that is ErrInvalid leaves the writes as they were, and they may still be committed:
-	// their files stay.
-	if err != nil && b.writes.Err() != nil {
-		b.writes.discardFiles()
-	}
-	return err
 }
 
 // Len returns the number of writes.
@@ -135,7 +118,7 @@ func (b *Batch) Size() int64 {
 // none. Its errors mean what those of Txn.Commit mean. Call Reset before you use the batch again,
 // also after an error, except ErrInvalid.
 func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err error) {
-	if err := b.usable(); err != nil {
+	if err := b.checkUnspent(); err != nil {
 		return 0, err
 	}
 	// Misuse comes before spent: after ErrInvalid the batch is as it was.
@@ -148,10 +131,10 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	// Even if it fails: parts of it may be committed, so it can't be committed once more.
 	b.spent = true
 	if b.Len() == 0 {
-		return 0, nil
+		return 0, errs.Ended(ctx)
 	}
 	c := commit.Check{Isolation: commit.LastWriterWins, Written: b.writes.written}
-	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))
+	v, err := b.writes.commitWrites(ctx, b.db, c, b.db.opts.isSynced(d))
 	// If they were committed, they are the store's, and stay. Else nobody else would remove them.
 	b.writes.discardFiles()
 	return uint64(v), err

@@ -29,15 +29,13 @@ import (
 // what was written is removed. After a crash there may be files in dir that Open refuses or takes
 // for nothing at all (use MustExist): remove them.
 func (db *DB) Checkpoint(ctx context.Context, dir string) error {
-	if err := copyable(ctx, db); err != nil {
+	if err := checkCopy(ctx, db); err != nil {
 		return err
 	}
-	// A copy, as calls at the same time have other directories.
-	to := db.copies.target
-	to.Dir = dir
+	to := checkpoint.Target{FS: db.base, Dir: dir, NoLinks: db.opts.InMemory}
 	err := manifest.CheckAbsent(to.FS, dir)
 	if err == nil {
-		err = db.copies.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
+		err = useFiles(ctx, db, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", dir, err)
@@ -46,9 +44,9 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	return nil
 }
 
-// copyable returns nil if the store can be copied.
-func copyable(ctx context.Context, db *DB) error {
-	if err := readable(ctx, db); err != nil {
+// checkCopy returns nil if the store can be copied.
+func checkCopy(ctx context.Context, db *DB) error {
+	if err := checkRead(ctx, db); err != nil {
 		return err
 	}
 	if db.Loss() != nil {

@@ -36,20 +36,20 @@ func (w *writes) returnToPool() {
 	// A request refers to its payload, and a turn to its line: the pool must keep neither alive.
 	w.request, w.yields, w.turn = commit.Request{}, false, nil
 	// A pool would keep the memory of one large transaction for ever.
-	if w.memory() <= pending.MaxPooled {
+	if w.memoryBytes() <= pending.MaxPooled {
 		writesPool.Put(w)
 	}
 }
 
-// memory is how many bytes of memory w takes with all its parts, also when it is empty.
-func (w *writes) memory() int {
+// memoryBytes is how many bytes of memory w takes with all its parts, also when it is empty.
+func (w *writes) memoryBytes() int {
 	return w.Writes.MemoryBytes() + w.reads.Memory() + w.written.Memory() + w.addressed.Memory()
 }
 
 // addWrite adds a set or a delete of e in the keyspace k. Key and value are copied; a value that is
 // too large for the memory limit is copied to a file at once. After an error that is not ErrInvalid
 // the writes must be discarded: Err returns that error from then on.
-func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, e *Entry, kind entry.Kind, now func() uint64) (err error) {
+func (w *writes) addWrite(ctx context.Context, k *Keyspace, e *Entry, kind entry.Kind, now func() uint64) (err error) {
 	if err := e.checkLimits(); err != nil {
 		return err
 	}
@@ -58,13 +58,13 @@ func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, e *Entry, ki
 	// Loaded once: SetOptions may replace it meanwhile, and time to live and compression must be
 	// those of one set of options.
 	c := k.encoder.Load()
-	write := e.write(kind, c, now)
+	write := e.makeWrite(kind, c, now)
 	// Before the write, which may fail half-way: a keyspace too many can only refuse a commit, but
 	// one that is missing would let a commit write to a dropped keyspace.
 	k.noteWritten(&w.written)
 	if w.IsLarge(&write, w.limit) {
 		large := write // AddLarge has its entry escape; that of other writes stays on the stack
-		return w.AddLarge(ctx, db.newSpill, c, &large)
+		return w.AddLarge(ctx, k.db.newSpill, c, &large)
 	}
 	w.Add(c, &write)
 	return nil
@@ -96,13 +96,18 @@ const leastDirect = 2 << 20
 // by key, and does not become ranges.
 const minReadSet = 64 << 10
 
-// wrote must be called after each write, with its error. It moves the writes to files if they
+// finishWrite must be called after each write, with its error. It moves the writes to files if they
 // take more memory than limit.
-func (w *writes) wrote(ctx context.Context, db *DB, err error) error {
-	if err != nil || w.BytesInMemory() <= w.limit {
-		return err
+func (w *writes) finishWrite(ctx context.Context, db *DB, err error) error {
+	if err == nil && w.BytesInMemory() > w.limit {
+		err = w.SpillMemory(ctx, db.newSpill)
 	}
-	return w.SpillMemory(ctx, db.newSpill)
+	// Nobody has read what has no index, so the files of incomplete writes go at once: the user need
+	// not end a batch. An error that is ErrInvalid leaves the writes as they were.
+	if err != nil && !w.Indexed && w.Err() != nil {
+		w.discardFiles()
+	}
+	return err
 }
 
 // discardFiles removes the files of spilled writes, unless they were committed.
@@ -112,14 +117,14 @@ func (w *writes) discardFiles() {
 	}
 }
 
-// commit commits w if c holds, and adds to the counters. When it returns without an error, the
+// commitWrites commits w if c holds, and adds to the counters. When it returns without an error, the
 // writes are durable if synced is set or if they were spilled.
-func (w *writes) commit(ctx context.Context, db *DB, c commit.Check, synced bool) (v entry.Version, err error) {
+func (w *writes) commitWrites(ctx context.Context, db *DB, c commit.Check, synced bool) (v entry.Version, err error) {
 	// The store may have been closed since the transaction began.
-	if err := db.writable(); err != nil {
+	if err := db.checkWritable(); err != nil {
 		return 0, err
 	}
-	begin := monotonic(db)
+	begin := sinceOpen(db)
 	var entries, bytes int64
 	// Spilled writes don't go through the journal. They commit alone, between two groups, by
 	// one edit of the manifest.
@@ -136,6 +141,6 @@ func (w *writes) commit(ctx context.Context, db *DB, c commit.Check, synced bool
 		v, err = db.commits.CommitAlone(ctx, files, c)
 		entries, bytes = files.Entries(), files.Bytes()
 	}
-	db.counters.addCommit(monotonic(db)-begin, err, entries, bytes)
+	db.counters.addCommit(sinceOpen(db)-begin, err, entries, bytes)
 	return v, err
 }

@@ -12,70 +12,56 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// copies gives the packages that copy a store the files of this one.
-type copies struct {
-	engine *engine.Engine    // of the store
-	source follow.Source     // used if this process only reads the store
-	target checkpoint.Target // of checkpoints; Dir comes with each call
-	writes bool              // this process writes the store
-}
-
-// copyTo makes a copy of the files of a store.
-type copyTo func(ctx context.Context, s checkpoint.Fileset) error
-
-// copied calls fn with the files of the store as of one version. They stay until fn returns. The
+// useFiles calls fn with the files of the store as of one version. They stay until fn returns. The
 // context of fn ends when Close begins, too.
-func (c *copies) copied(ctx context.Context, fn copyTo) error {
-	ctx, end := c.engine.Lifetime.Until(ctx)
+func useFiles(ctx context.Context, db *DB, fn func(context.Context, checkpoint.Fileset) error) error {
+	e := db.engine
+	ctx, end := e.Lifetime.Until(ctx)
 	defer end()
-	still := c.frozen
-	if c.writes {
-		still = c.snapshot
+	var err error
+	if db.commits == nil {
+		err = useFrozen(ctx, e, &db.source, fn)
+	} else {
+		err = e.Snapshots.During(ctx, func(l *layout.Layout, milli int64) error {
+			s := db.source.Fileset
+			s.Layout, s.Milli = l, milli
+			if err := s.LoadKeys(); err != nil {
+				return err
+			}
+			return fn(ctx, s)
+		})
 	}
-	err := still(ctx, fn)
-	if err != nil && c.engine.Views.Closed() && !errors.Is(err, errs.ErrClosed) {
+	if err != nil && e.Views.Closed() && !errors.Is(err, errs.ErrClosed) {
 		err = fmt.Errorf("%w: %w", errs.ErrClosed, err) // its files can't be reached any more
 	}
 	return err
 }
 
-// snapshot is copied for a store that goes on meanwhile.
-func (c *copies) snapshot(ctx context.Context, fn copyTo) error {
-	return c.engine.Snapshots.During(ctx, func(l *layout.Layout, milli int64) error {
-		s := c.source.Fileset
-		s.Layout, s.Milli = l, milli
-		if err := s.LoadKeys(); err != nil {
-			return err
-		}
-		return fn(ctx, s)
-	})
-}
-
-// frozen is copied for a store that this process only reads.
-func (c *copies) frozen(ctx context.Context, fn copyTo) error {
+// useFrozen is useFiles for a store that this process only reads.
+func useFrozen(ctx context.Context, e *engine.Engine, source *follow.Source, fn func(context.Context, checkpoint.Fileset) error) error {
 	var s checkpoint.Fileset
 	var release func()
-	err := c.engine.Lifetime.Do(ctx, func(ctx context.Context) (err error) {
-		s, release, err = c.source.Freeze(ctx)
+	err := e.Lifetime.Do(ctx, func(ctx context.Context) (err error) {
+		s, release, err = source.Freeze(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer c.engine.Views.ReclaimViews()
+	defer e.Views.ReclaimViews()
 	defer release()
 	return fn(ctx, s)
 }
 
 // verifyFollowed checks SUPER and the manifest of a store that is followed.
-func (c *copies) verifyFollowed(ctx context.Context, report func(*errs.Corruption)) error {
+func verifyFollowed(ctx context.Context, e *engine.Engine, f *follow.Follower, report func(*errs.Corruption)) error {
 	var found []*errs.Corruption
-	err := c.engine.Lifetime.Do(ctx, func(ctx context.Context) error {
-		return c.source.Follower.Verify(ctx, func(d *errs.Corruption) { found = append(found, d) })
+	err := e.Lifetime.Do(ctx, func(ctx context.Context) error {
+		return f.Verify(ctx, func(d *errs.Corruption) { found = append(found, d) })
 	})
 	// Only now, as report may call Close.
 	for _, d := range found {
-		c.engine.Files.Open.Bits.Forget() // pages that were verified before are verified again
+		e.Files.Open.Bits.Forget() // pages that were verified before are verified again
 		report(d)
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/txn/commit"
@@ -22,8 +23,8 @@ import (
 type DB struct {
 	opts      Options              // in force, but for Keys after a rotation
 	engine    *engine.Engine       // nil in a DB that was not opened
-	follower  *follow.Follower     // nil unless the store of another process is followed
-	copies    copies               // for Checkpoint, Backup and Verify
+	source    follow.Source        // the files that Checkpoint and Backup copy; its Follower is nil unless the store of another process is followed
+	base      vfs.FS               // where checkpoints are made
 	newSpill  func() pending.Files // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
 	main      *Keyspace            // the default keyspace
@@ -73,47 +74,43 @@ func (db *DB) Close() error {
 		if db.engine == nil { // it was not opened
 			return
 		}
-		keep := func(err error) {
-			if db.closeErr == nil {
-				db.closeErr = err
-			}
-		}
+		var err error // the first one
 		// Commits end first: then nobody writes to the tree that is closed.
 		if db.commits != nil {
 			// Close has no context: it may take as long as the disk, since it promises that all
 			// commits are durable.
-			keep(db.commits.Sync(context.Background()))
-			keep(db.commits.Close())
+			err = cmp.Or(db.commits.Sync(context.Background()), db.commits.Close())
 		}
-		keep(db.engine.Close())
-		if db.follower != nil {
-			db.follower.Close()
+		err = cmp.Or(err, db.engine.Close())
+		if db.source.Follower != nil {
+			db.source.Follower.Close()
 		}
-		if db.atEnd != nil && db.closeErr == nil {
-			keep(db.atEnd())
+		if db.atEnd != nil && err == nil {
+			err = db.atEnd()
 		}
 		// The directories before the locks: a Backup or RotateKey that is still on its way out
 		// must reach no file of the next one who opens the store.
-		keep(db.dirs.Close())
+		err = cmp.Or(err, db.dirs.Close())
 		for _, lock := range slices.Backward(db.locks) {
-			keep(lock.Close())
+			err = cmp.Or(err, lock.Close())
 		}
+		db.closeErr = err
 		db.forget()
 	})
 	return db.closeErr
 }
 
-// usable returns nil while the store is open.
-func (db *DB) usable() error {
+// checkOpen returns nil while the store is open.
+func (db *DB) checkOpen() error {
 	if db.closed.Load() || db.engine == nil {
 		return ErrClosed
 	}
 	return nil
 }
 
-// writable returns nil while the store can be written to.
-func (db *DB) writable() error {
-	if err := db.usable(); err != nil {
+// checkWritable returns nil while the store can be written to.
+func (db *DB) checkWritable() error {
+	if err := db.checkOpen(); err != nil {
 		return err
 	}
 	if db.commits == nil {
@@ -127,7 +124,7 @@ func (db *DB) writable() error {
 // while the store works, and for one that is only read. A full disk is no such error. It may be
 // called at any time, and is cheap: ask it in health checks, as reads go on when writes have ended.
 func (db *DB) Err() error {
-	err := db.writable()
+	err := db.checkWritable()
 	switch {
 	case errors.Is(err, ErrReadOnly):
 		return nil
@@ -163,23 +160,26 @@ func (db *DB) Options() Options {
 // Version returns the version that a transaction which begins now reads. It is 0 for
 // an empty or closed store.
 func (db *DB) Version() uint64 {
-	if db.usable() != nil {
+	if db.checkOpen() != nil {
 		return 0
 	}
 	return uint64(db.engine.Views.Visible())
 }
 
-// readable returns nil if ctx is not nil and the store is open.
-func readable(ctx context.Context, db *DB) error {
+// checkContext returns nil for a context that has not ended. A nil context is misuse.
+func checkContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	return db.usable()
+	return errs.Ended(ctx)
 }
 
-// workable returns nil if ctx is not nil and the store can be written to.
-func workable(ctx context.Context, db *DB) error {
-	return cmp.Or(readable(ctx, db), db.writable())
+// checkRead returns nil if a call with this context may read the store.
+func checkRead(ctx context.Context, db *DB) error { return cmp.Or(db.checkOpen(), checkContext(ctx)) }
+
+// checkWork returns nil if a call with this context may write to the store.
+func checkWork(ctx context.Context, db *DB) error {
+	return cmp.Or(db.checkWritable(), checkContext(ctx))
 }
 
 // Sync returns when everything committed so far survives a power loss. On a full
@@ -187,7 +187,7 @@ func workable(ctx context.Context, db *DB) error {
 // called again. It also returns ErrStopped, ErrReadOnly, ErrClosed, and the error of ctx, which
 // ends the wait for its turn.
 func (db *DB) Sync(ctx context.Context) error {
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return err
 	}
 	return db.commits.Sync(ctx)
@@ -198,7 +198,7 @@ func (db *DB) Sync(ctx context.Context) error {
 // returns ErrNoSpace or ErrRefused if the files can't be written, ErrStopped, ErrReadOnly,
 // ErrClosed, or the error of ctx; what was not flushed by then stays in memory.
 func (db *DB) Flush(ctx context.Context) error {
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return err
 	}
 	return db.engine.Work.Flush(ctx)
@@ -210,7 +210,7 @@ func (db *DB) Flush(ctx context.Context) error {
 // the disk has no room for the new run, a *CorruptionError if a run is damaged, and the errors of
 // Flush. After an error the store has what it had.
 func (db *DB) Compact(ctx context.Context) error {
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return err
 	}
 	return db.engine.Work.Compact(ctx)
@@ -222,7 +222,7 @@ func (db *DB) Compact(ctx context.Context) error {
 // does this by itself while clients write and when it is idle. Its errors are those of Compact;
 // then a part of the work may be done, which harms nothing.
 func (db *DB) Reclaim(ctx context.Context) (int64, error) {
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return 0, err
 	}
 	return db.engine.Work.Reclaim(ctx)
@@ -233,7 +233,7 @@ func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 // for which errors.Is reports ErrCorrupt, or the error that kept it from going on,
 // or nil if all is well.
 func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
-	if err := readable(ctx, db); err != nil {
+	if err := checkRead(ctx, db); err != nil {
 		return err
 	}
 	var first *CorruptionError
@@ -246,8 +246,8 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 		}
 	}
 	var err error
-	if db.follower != nil {
-		err = db.copies.verifyFollowed(ctx, found)
+	if db.source.Follower != nil {
+		err = verifyFollowed(ctx, db.engine, db.source.Follower, found)
 	}
 	if err == nil {
 		err = db.engine.Verify(ctx, found)
@@ -283,12 +283,12 @@ func (db *DB) Metrics() Metrics {
 	if at := db.lastBackup.Load(); at != 0 {
 		m.LastBackup = time.UnixMilli(at)
 	}
-	if db.usable() == nil {
+	if db.checkOpen() == nil {
 		m.Tree = db.engine.Metrics()
 		m.Tree.Memory.Pending = db.direct.UsedBytes()
 	}
 	return m
 }
 
-// monotonic returns the time since Open. It never goes back, as Options.Now may.
-func monotonic(db *DB) time.Duration { return time.Since(db.began) }
+// sinceOpen returns the time since Open. It never goes back, as Options.Now may.
+func sinceOpen(db *DB) time.Duration { return time.Since(db.began) }

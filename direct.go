@@ -89,7 +89,7 @@ func (k *Keyspace) Has(key []byte) (bool, error) {
 // readKey looks key up and calls fn, while what it found is valid and below a guard. It returns
 // ErrKeyNotFound if there is nothing.
 func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) error {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return err
 	}
 	if err := checkKey(key); err != nil {
@@ -158,11 +158,11 @@ const leastWaiting = 16 << 10
 
 // commitWrite commits one write by itself.
 func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return err
 	}
 	db := k.db
-	if err := db.writable(); err != nil {
+	if err := db.checkWritable(); err != nil {
 		return err
 	}
 	n := int64(len(e.Key) + len(e.Value))
@@ -184,11 +184,11 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
 		w.BorrowMemory(db.direct, n)
 	}
-	if err := w.addWrite(context.Background(), db, k, e, kind, db.now); err != nil {
+	if err := w.addWrite(context.Background(), k, e, kind, db.now); err != nil {
 		return err
 	}
 	// Even LastWriterWins checks Written: a commit to a keyspace that was just dropped is refused.
-	_, err := w.commit(context.Background(), db, commit.Check{Isolation: commit.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
+	_, err := w.commitWrites(context.Background(), db, commit.Check{Isolation: commit.LastWriterWins, Written: w.written}, db.opts.isSynced(DefaultDurability))
 	return err
 }
 

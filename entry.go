@@ -62,9 +62,9 @@ func (e *Entry) checkLimits() error {
 	return nil
 }
 
-// write returns the write of e, a set or a delete, as the keyspace of c stores it. now is called
+// makeWrite returns the write of e, a set or a delete, as the keyspace of c stores it. now is called
 // only if it expires.
-func (e *Entry) write(kind entry.Kind, c *pending.Encoder, now func() uint64) entry.Entry {
+func (e *Entry) makeWrite(kind entry.Kind, c *pending.Encoder, now func() uint64) entry.Entry {
 	w := entry.Entry{Key: e.Key, Value: e.Value, Kind: kind, Meta: e.Meta}
 	if kind == entry.Delete {
 		// Without a time of expiry: a delete that expired would show again what it hides.
@@ -73,26 +73,26 @@ func (e *Entry) write(kind entry.Kind, c *pending.Encoder, now func() uint64) en
 	if e.OnlyLatest {
 		w.Kind = entry.SetLatest
 	}
-	w.Expires = e.expires(c.TTL, now)
+	w.Expires = e.expiryMilli(c.TTL, now)
 	return w
 }
 
-// expires returns the Unix millisecond from which e is invisible; 0 is never. now is called
+// expiryMilli returns the Unix millisecond from which e is invisible; 0 is never. now is called
 // only for a time to live.
-func (e *Entry) expires(defaultTTL time.Duration, now func() uint64) uint64 {
+func (e *Entry) expiryMilli(defaultTTL time.Duration, now func() uint64) uint64 {
 	switch {
 	case e.TTL > 0:
-		return now() + millis(e.TTL)
+		return now() + roundUpMillis(e.TTL)
 	case !e.ExpiresAt.IsZero():
 		return unixMilli(e.ExpiresAt)
 	case defaultTTL > 0:
-		return now() + millis(defaultTTL)
+		return now() + roundUpMillis(defaultTTL)
 	}
 	return 0
 }
 
-// millis rounds a time to live up, so that none becomes zero.
-func millis(d time.Duration) uint64 {
+// roundUpMillis rounds a time to live up, so that none becomes zero.
+func roundUpMillis(d time.Duration) uint64 {
 	return (uint64(d) + uint64(time.Millisecond) - 1) / uint64(time.Millisecond)
 }
 

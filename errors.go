@@ -127,8 +127,8 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// explained returns a *ConflictError if err is a refusal of c, else err.
-func explained(err error, c *commit.Check) error {
+// explainRefusal returns a *ConflictError if err is a refusal of c, else err.
+func explainRefusal(err error, c *commit.Check) error {
 	var r *commit.Refusal
 	if !errors.As(err, &r) {
 		return err

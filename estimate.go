@@ -43,7 +43,7 @@ func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
 // pinRange calls fn with a pin of the newest version and the stored form of [lo, hi), unless that
 // can't be read.
 func (k *Keyspace) pinRange(lo, hi []byte, fn func(p *view.Pin, lo, hi []byte)) {
-	if k.usable() != nil {
+	if k.checkExists() != nil {
 		return
 	}
 	lo, hi, err := k.storedBounds(lo, hi, nil)

@@ -57,25 +57,35 @@ type StallInfo = report.Stall
 // Options.DiskLimit is reached, or that they are accepted again.
 type DiskSpaceInfo = report.DiskSpace
 
-// reporter passes what happens in the background to Events and a logger. It queues the calls
+// reporter calls the functions of the user. It passes what happens in the background to Events and a
+// logger, and asks the clock. It queues the calls
 // for a goroutine of their own: at the place of an event locks are held, or commits wait.
 type reporter struct {
-	to     atomic.Pointer[listeners] // empty once Close has made the last calls
+	to     atomic.Pointer[userFuncs] // empty once Close has made the last calls
 	calls  jobs.Calls                // those that wait, in order; at most 1,024, see Events
 	ended  atomic.Pointer[error]     // why writing has ended, as BackgroundError was told; nil while it goes on
 	leaked atomic.Int64              // number of leaks
 }
 
-// listeners are the user's functions and logger.
-type listeners struct {
+// userFuncs are the user's functions and logger.
+type userFuncs struct {
 	Events
-	log *slog.Logger // nil: silent
+	log   *slog.Logger     // nil: silent
+	clock func() time.Time // nil: the system's
 }
 
-func newReporter(to listeners) *reporter {
+func newReporter(to userFuncs) *reporter {
 	r := new(reporter)
 	r.to.Store(&to)
 	return r
+}
+
+// clockTime is Options.Now, until endReports.
+func (r *reporter) clockTime() time.Time {
+	if clock := r.to.Load().clock; clock != nil {
+		return clock()
+	}
+	return time.Now()
 }
 
 // endReports makes the calls that wait, and lets go of the user's functions: nothing is told afterwards.
@@ -83,7 +93,7 @@ func (r *reporter) endReports() {
 	r.calls.Drain(lastCall)
 	// A leaked transaction keeps the reporter. If one of the user's functions leads to the
 	// transaction, it could never be freed.
-	r.to.Store(new(listeners))
+	r.to.Store(new(userFuncs))
 }
 
 // lastCall is how long Close waits for one call of a user's function to return.
@@ -94,11 +104,11 @@ func queueReport[Info any](r *reporter, call func(Info), info Info, level slog.L
 	if call != nil {
 		r.calls.Add(func() { call(info) })
 	}
-	r.say(level, message, args...)
+	r.queueMessage(level, message, args...)
 }
 
-// say queues a log message. Its time is that of this call of say.
-func (r *reporter) say(level slog.Level, message string, args ...any) {
+// queueMessage queues a log message. Its time is that of this call of say.
+func (r *reporter) queueMessage(level slog.Level, message string, args ...any) {
 	log := r.to.Load().log
 	if log == nil {
 		return
@@ -182,16 +192,16 @@ func (r *reporter) onDiskSpace(s DiskSpaceInfo) {
 // that it goes on.
 func (r *reporter) onRefusal(work string, err error) {
 	if err != nil {
-		r.say(slog.LevelWarn, "background work was refused, and is tried again", "work", work, "error", err)
+		r.queueMessage(slog.LevelWarn, "background work was refused, and is tried again", "work", work, "error", err)
 	} else {
-		r.say(slog.LevelWarn, "background work is no longer refused", "work", work)
+		r.queueMessage(slog.LevelWarn, "background work is no longer refused", "work", work)
 	}
 }
 
 // onFoundDamage passes on that background work, which goes on, has found damage.
 func (r *reporter) onFoundDamage(c *CorruptionError) {
 	r.onDamage(c)
-	r.say(slog.LevelError, "damaged data was found", "err", c)
+	r.queueMessage(slog.LevelError, "damaged data was found", "err", c)
 }
 
 // onLoss passes on what Open has left out because of damage.

@@ -25,7 +25,7 @@ func TestLoggerIsToldOfFailedWork(t *testing.T) {
 		{"flush", 0, errors.New("no luck"), []string{"level=DEBUG msg=flush", "no luck"}},
 	} {
 		var log bytes.Buffer
-		r := newReporter(listeners{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		r := newReporter(userFuncs{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		r.onWork(engine.Work{Kind: c.kind, Work: report.Work{Segments: c.segments, Err: c.err}})
 		r.endReports()
 		for _, part := range c.want {

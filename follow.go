@@ -2,13 +2,10 @@ package brock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
-	"time"
 
 	"github.com/brockdb/brock/internal/copies/follow"
-	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -27,14 +24,14 @@ import (
 // error before the next step. In other Modes the newest version is always visible, and
 // Refresh only returns it.
 func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
-	if err := readable(ctx, db); err != nil {
+	if err := checkRead(ctx, db); err != nil {
 		return 0, err
 	}
-	if db.follower == nil {
+	if db.source.Follower == nil {
 		return db.Version(), nil
 	}
 	err = db.engine.Lifetime.Do(ctx, func(ctx context.Context) error {
-		v, err := db.follower.Refresh(ctx)
+		v, err := db.source.Follower.Refresh(ctx)
 		version = uint64(v)
 		return err
 	})
@@ -43,18 +40,15 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	}
 	// After the View is in place. A lookup in between finds a keyspace that the View lacks, which
 	// absentFrom sees.
-	db.keyspaces.loadFrom(db)
+	db.keyspaces.turn.Always()
+	defer db.keyspaces.turn.Leave()
+	db.keyspaces.loadLocked(db)
 	return version, nil
 }
 
-// followTries is how often Open of a follower reads SUPER and the manifest while a writer is making
-// the store, or has just replaced the manifest: for about a second. Tries are counted, and not the
-// time: a process that was stopped for a second between two reads must try again, too.
-const followTries = int(time.Second / lockPoll)
-
-// followable returns ErrUnsupported where a writer can't remove or cut a file that a follower
+// checkFollowable returns ErrUnsupported where a writer can't remove or cut a file that a follower
 // has open.
-func (o *opening) followable() error {
+func (o *opening) checkFollowable() error {
 	switch runtime.GOOS {
 	case "windows", "js", "wasip1":
 		if o.options.FS == nil || o.options.FS == vfs.OS() {
@@ -64,33 +58,26 @@ func (o *opening) followable() error {
 	return nil
 }
 
-// loadManifest is manifest.Load. Another process may be making or writing the store that is
-// followed: a file that is being written can look damaged, so it tries again.
-func (o *opening) loadManifest(ctx context.Context, mo manifest.Options) (log *manifest.Log, err error) {
-	tries := 1
-	if o.options.Mode == Follow {
-		tries = followTries
+// loadManifest is manifest.Load. Another process may be making or writing the store that is followed.
+func (o *opening) loadManifest(ctx context.Context) (log *manifest.Log, err error) {
+	if o.options.Mode != Follow {
+		return manifest.Load(o.at)
 	}
-	for try := 1; ; try++ {
-		log, err = manifest.Load(mo)
-		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // the writer may just have removed an absent key
-		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || try == tries {
-			return log, err
-		}
-		if err := pause(ctx); err != nil {
-			return nil, err
-		}
-	}
+	err = follow.TryAgain(ctx, func() (err error) {
+		log, err = manifest.Load(o.at)
+		return err
+	})
+	return log, err
 }
 
-// follow makes the first View of a store that another process may be writing.
-func (o *opening) follow() (*follow.Follower, error) {
+// beginFollowing makes the first View of a store that another process may be writing.
+func (o *opening) beginFollowing() (*follow.Follower, error) {
 	keys := func(context.Context) (end func()) { return func() {} }
 	if o.keyring != nil {
 		keys = o.keyring.During
 	}
 	f := follow.New(follow.Config{
-		Store: o.store(), Log: o.log, Files: o.engine.Files, Views: o.engine.Views, Keys: keys,
+		Store: o.fileStore(), Log: o.log, Files: o.engine.Files, Views: o.engine.Views, Keys: keys,
 		TableBytes: int(o.options.Tuning.MemtableSize), Memory: o.options.MemoryLimit,
 	})
 	if _, err := f.Refresh(context.Background()); err != nil {

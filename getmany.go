@@ -38,7 +38,7 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 // appendItems appends the items of keys, up to the first error, and asks the disk for their values.
 func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 	// The user may have ended the transaction since the last batch: then its pin is another's.
-	if err := t.usable(); err != nil {
+	if err := t.checkAddressed(); err != nil {
 		return items, err
 	}
 	reads := t.pin.View().NewReads()

@@ -29,8 +29,8 @@ type Item struct {
 // noEntry is what an item is at when it is at none. It is only read.
 var noEntry entry.Entry
 
-// at returns the entry that the item is at, or noEntry.
-func (it *Item) at() *entry.Entry {
+// currentEntry returns the entry that the item is at, or noEntry.
+func (it *Item) currentEntry() *entry.Entry {
 	if it.e == nil {
 		return &noEntry
 	}
@@ -39,7 +39,7 @@ func (it *Item) at() *entry.Entry {
 
 // Key returns the item's key, which is valid as long as the item is.
 func (it *Item) Key() []byte {
-	key := userKey(it.at().Key)
+	key := userKey(it.currentEntry().Key)
 	switch {
 	case key == nil:
 		return nil
@@ -47,8 +47,6 @@ func (it *Item) Key() []byte {
 	// a copy.
 	case it.copies && !it.found:
 		return bytes.Clone(key)
-	case !invariant.Poisons:
-		return key
 	case it.found:
 		return it.txn.lent.lend(key)
 	}
@@ -57,7 +55,7 @@ func (it *Item) Key() []byte {
 
 // KeyCopy appends the key to dst[:0] and returns it. The copy belongs to the caller.
 func (it *Item) KeyCopy(dst []byte) []byte {
-	return append(dst[:0], userKey(it.at().Key)...)
+	return append(dst[:0], userKey(it.currentEntry().Key)...)
 }
 
 // Value returns the item's value. Don't modify it. It is never nil without an error, and
@@ -74,7 +72,7 @@ func (it *Item) KeyCopy(dst []byte) []byte {
 // beyond that. ValueCopy and ValueFunc reuse memory at once, so scans of compressed or
 // encrypted values with them take about half as long.
 func (it *Item) Value() ([]byte, error) {
-	if err := it.usable(); err != nil {
+	if err := it.checkReadable(); err != nil {
 		return nil, err
 	}
 	if it.copies {
@@ -83,12 +81,12 @@ func (it *Item) Value() ([]byte, error) {
 	// A value that has to be decoded lies in memory that a leaked pin leaves to the user, so it
 	// does not need the View (view.Pin.ReleaseLeaked).
 	if it.e.Raw == 0 {
-		it.txn.lends()
+		it.txn.noteLent()
 	}
 	return it.borrowValue()
 }
 
-// borrowValue is Value, without a copy. The item must be usable, and the caller must keep its
+// borrowValue is Value, without a copy. The item must be readable, and the caller must keep its
 // transaction alive.
 func (it *Item) borrowValue() ([]byte, error) {
 	v, _, err := it.readValue(nil, true)
@@ -101,15 +99,12 @@ func (it *Item) borrowValue() ([]byte, error) {
 		// iterator is the scan's, which goes on to read it.
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
-	if invariant.Poisons {
-		v = it.txn.lent.lend(v)
-	}
-	return v, nil
+	return it.txn.lent.lend(v), nil
 }
 
-// usable returns nil while the item's value can be read, else the error for the caller.
-func (it *Item) usable() error {
-	if err := it.txn.usable(); err != nil {
+// checkReadable returns nil while the item's value can be read, else the error for the caller.
+func (it *Item) checkReadable() error {
+	if err := it.txn.checkActive(); err != nil {
 		return err
 	}
 	if it.e == nil {
@@ -137,7 +132,7 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 		// Without spare capacity: an append by the user would write into the entry behind it.
 		v := e.Value[:len(e.Value):len(e.Value)]
 		if len(v) > onePage {
-			return v, false, touch(v)
+			return v, false, touchPages(v)
 		}
 		return v, false, nil
 	}
@@ -147,9 +142,9 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 // has read its key and its last byte; a short value lies on the same one or two pages.
 const onePage = 4 << 10
 
-// touch reads one byte of each page of b, and returns a fault as an error. Without it the
+// touchPages reads one byte of each page of b, and returns a fault as an error. Without it the
 // fault would end the process when the user reads b.
-func touch(b []byte) (err error) {
+func touchPages(b []byte) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	pageio.Touch(b)
 	return nil
@@ -161,7 +156,7 @@ var empty = []byte{}
 // ValueCopy appends the value to dst[:0] and returns it. The copy belongs to the
 // caller. Its errors are those of Value; then the bytes of dst may have changed.
 func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
-	if err := it.usable(); err != nil {
+	if err := it.checkReadable(); err != nil {
 		return nil, err
 	}
 	// Not only for the read: the copy below touches each page, while the disk may be failing.
@@ -179,9 +174,9 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	return dst, nil
 }
 
-// decodes reports whether value needs memory to decode or decrypt into, or may need some to read
+// needsDecoding reports whether value needs memory to decode or decrypt into, or may need some to read
 // into that the pin doesn't lend any more.
-func (it *Item) decodes() bool {
+func (it *Item) needsDecoding() bool {
 	return it.e.Raw != 0 || it.e.Separated && (it.txn.db.opts.Keys != nil || it.txn.pin.HasLentAll())
 }
 
@@ -198,7 +193,7 @@ func recycleValue(buf *[]byte) {
 // ValueFunc calls fn with the value, and returns the error of fn. The value is read-only, and
 // valid until fn returns. If it returns an error of Value, it has not called fn.
 func (it *Item) ValueFunc(fn func(value []byte) error) error {
-	if err := it.usable(); err != nil {
+	if err := it.checkReadable(); err != nil {
 		return err
 	}
 	if fn == nil {
@@ -206,45 +201,45 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	}
 	// No guard is on while fn runs: it would turn a fault in the user's own memory into damage of
 	// the store.
-	if !it.decodes() && !it.copies {
-		v, err := it.borrowValue()
-		if err != nil {
-			return err
-		}
-		err = fn(v)
-		runtime.KeepAlive(it) // and with it the transaction, should that have leaked
-		return err
+	var v []byte
+	var err error
+	if it.needsDecoding() || it.copies {
+		// fn must not use the value after it has returned, so the memory can be pooled.
+		buf := valuePool.Get().(*[]byte)
+		defer recycleValue(buf)
+		v, err = it.pooledValue(buf)
+	} else {
+		v, err = it.borrowValue()
 	}
-	// fn must not use the value after it has returned, so the memory can be pooled.
-	buf := valuePool.Get().(*[]byte)
-	defer recycleValue(buf)
-	if it.copies || invariant.Poisons {
-		v, err := it.ValueCopy(*buf)
-		if err != nil {
-			return err
-		}
-		*buf = v
-		return fn(v)
-	}
-	v, own, err := it.readValue(*buf, false)
 	if err != nil {
 		return err
 	}
-	if own {
-		*buf = v
-	}
 	err = fn(v)
-	runtime.KeepAlive(it)
+	runtime.KeepAlive(it) // and with it the transaction, should that have leaked
 	return err
 }
 
+// pooledValue returns the value. If it is not in the pin's or the transaction's memory, it is in buf.
+func (it *Item) pooledValue(buf *[]byte) (value []byte, err error) {
+	own := true
+	if it.copies || invariant.Poisons {
+		value, err = it.ValueCopy(*buf)
+	} else {
+		value, own, err = it.readValue(*buf, false)
+	}
+	if err == nil && own {
+		*buf = value
+	}
+	return value, err
+}
+
 // ValueSize returns the length of the value in bytes, before compression, without reading it.
-func (it *Item) ValueSize() int64 { return int64(it.at().ValueLen()) }
+func (it *Item) ValueSize() int64 { return int64(it.currentEntry().ValueLen()) }
 
 // Version returns the version of the commit that wrote the item. It is 0 for a write
 // of this transaction, which is not committed yet.
 func (it *Item) Version() uint64 {
-	version := it.at().Version
+	version := it.currentEntry().Version
 	if version == rangedel.Pending {
 		return 0
 	}
@@ -253,7 +248,7 @@ func (it *Item) Version() uint64 {
 
 // ExpiresAt returns when the item expires; the zero time is never.
 func (it *Item) ExpiresAt() time.Time {
-	expires := it.at().Expires
+	expires := it.currentEntry().Expires
 	if expires == 0 {
 		return time.Time{}
 	}
@@ -261,14 +256,14 @@ func (it *Item) ExpiresAt() time.Time {
 }
 
 // Meta returns the byte that the application has stored with the entry.
-func (it *Item) Meta() byte { return it.at().Meta }
+func (it *Item) Meta() byte { return it.currentEntry().Meta }
 
 // Deleted reports whether the item is a delete. Only Txn.Versions and
 // IteratorOptions.AllVersions show deletes.
-func (it *Item) Deleted() bool { return it.at().Kind == entry.Delete }
+func (it *Item) Deleted() bool { return it.currentEntry().Kind == entry.Delete }
 
 // OnlyLatest reports whether the item was written with Entry.OnlyLatest.
-func (it *Item) OnlyLatest() bool { return it.at().Kind == entry.SetLatest }
+func (it *Item) OnlyLatest() bool { return it.currentEntry().Kind == entry.SetLatest }
 
 // placeEntry makes e, an entry that txn has found, the item.
 func (it *Item) placeEntry(txn *transaction, e *entry.Entry) {
@@ -298,9 +293,9 @@ const (
 	maxKeys  = 8 << 10
 )
 
-// scratch returns a free item, and the stored form of key in free memory. The next call
+// scratchItem returns a free item, and the stored form of key in free memory. The next call
 // returns the same memory, unless keep is called first.
-func (t *Txn) scratch(key []byte) (*result, []byte) {
+func (t *Txn) scratchItem(key []byte) (*result, []byte) {
 	n := len(t.keyspace.prefix) + len(key)
 	// Most transactions get one item with a short key: that allocates nothing more.
 	if !t.taken && n <= len(t.firstKey) {
@@ -311,10 +306,10 @@ func (t *Txn) scratch(key []byte) (*result, []byte) {
 		t.more.block = len(t.more.firstItems)
 		t.more.items, t.more.keys = t.more.firstItems[:], t.more.firstKeys[:0]
 	}
-	return t.more.scratch(t.keyspace.prefix, key)
+	return t.more.nextScratch(t.keyspace.prefix, key)
 }
 
-func (r *results) scratch(prefix, key []byte) (*result, []byte) {
+func (r *results) nextScratch(prefix, key []byte) (*result, []byte) {
 	if len(r.items) == 0 {
 		// Blocks, not one slice that grows: items that were handed out never move.
 		r.block = min(2*r.block, maxItems)
@@ -328,7 +323,7 @@ func (r *results) scratch(prefix, key []byte) (*result, []byte) {
 	return &r.items[0], pending.AppendKey(r.keys[end:end:end+n], prefix, key)
 }
 
-// markUsed marks what scratch returned as used, until the transaction ends.
+// markUsed marks what scratchItem returned as used, until the transaction ends.
 func (t *transaction) markUsed(r *result, stored []byte) {
 	if r == &t.first {
 		t.taken = true

@@ -28,7 +28,7 @@ type IteratorOptions struct {
 // use the name.
 var DefaultIteratorOptions = IteratorOptions{}
 
-func (o *IteratorOptions) validate() error {
+func (o *IteratorOptions) validateIterator() error {
 	switch {
 	case o.Limit < 0:
 		return &OptionError{Field: "Limit", Reason: "is negative"}
@@ -70,16 +70,16 @@ type Iterator struct {
 // as for invalid options, it is at no item, and Err returns the reason.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit, filter: o.Filter}
-	it.err = t.begin(it, &o)
+	it.err = t.beginScan(it, &o)
 	return it
 }
 
-// begin makes an iterator ready for its first move.
-func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
-	if err := o.validate(); err != nil {
+// beginScan makes an iterator ready for its first move.
+func (t *Txn) beginScan(it *Iterator, o *IteratorOptions) error {
+	if err := o.validateIterator(); err != nil {
 		return err
 	}
-	if err := t.usable(); err != nil {
+	if err := t.checkAddressed(); err != nil {
 		return err
 	}
 	lo, hi, err := t.keyspace.storedBounds(o.Lower, o.Upper, o.Prefix)
@@ -92,7 +92,7 @@ func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
 	}
 	if o.Filter != nil {
 		// Not the user's function itself: it may call the iterator in the middle of a move.
-		c.Filter = it.accepts
+		c.Filter = it.acceptsKey
 	}
 	if t.writes != nil {
 		c.Writes = &t.writes.Writes
@@ -103,17 +103,17 @@ func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
 		}
 	}
 	it.plain = o.Limit == 0 && o.Filter == nil && (t.extra == nil || t.extra.ctx == nil)
-	return t.adopt(it, &c)
+	return t.adoptIterator(it, &c)
 }
 
 // Rewind moves to the first item in the direction of travel. Valid tells whether there is one,
 // and Err why not.
-func (it *Iterator) Rewind() { it.position(nil, it.reverse) }
+func (it *Iterator) Rewind() { it.moveToKey(nil, it.reverse) }
 
 // Seek moves to the item of key or, without one, to the next item in the direction
 // of travel. With an empty key it is Rewind.
 func (it *Iterator) Seek(key []byte) {
-	if len(key) == 0 || it.scan == nil || it.nested() {
+	if len(key) == 0 || it.scan == nil || it.refuseNested() {
 		it.Rewind()
 		return
 	}
@@ -125,7 +125,7 @@ func (it *Iterator) Seek(key []byte) {
 	if it.reverse {
 		it.scratch = append(it.scratch, 0) // the least key that is greater
 	}
-	it.position(it.scratch, it.reverse)
+	it.moveToKey(it.scratch, it.reverse)
 }
 
 // copyKey copies key into scratch, in its stored form. It has a guard, as key may lie in a
@@ -139,10 +139,10 @@ func (it *Iterator) copyKey(key []byte) (err error) {
 	return nil
 }
 
-// position moves to the first item at or after a stored key or, with turned, to the last
+// moveToKey moves to the first item at or after a stored key or, with turned, to the last
 // item before it; nil is the bound where the walk begins.
-func (it *Iterator) position(key []byte, turned bool) {
-	if it.nested() || !it.usable() {
+func (it *Iterator) moveToKey(key []byte, turned bool) {
+	if it.refuseNested() || !it.mayMove() {
 		return
 	}
 	// A seek doesn't read the keys that it jumps over: the range covered so far ends here.
@@ -163,7 +163,7 @@ func (it *Iterator) position(key []byte, turned bool) {
 		// filter.
 		it.covered.Begin(key, lo, hi)
 	}
-	it.land(it.scan.Seek(key, turned))
+	it.endMove(it.scan.Seek(key, turned))
 }
 
 // Next moves to the next item in the direction of travel.
@@ -172,21 +172,21 @@ func (it *Iterator) Next() {
 		it.leaveAsked()
 	}
 	// The fast path: no limit, no context and no change of direction to look at.
-	if it.plain && it.valid && it.backward == it.reverse && it.open() {
+	if it.plain && it.valid && it.backward == it.reverse && it.isOpen() {
 		it.item.lent.poison()
 		if it.scan.Move(it.backward) {
 			it.item.e = it.scan.Entry()
 			return
 		}
-		it.land(false)
+		it.endMove(false)
 		return
 	}
 	it.moveChecked(it.reverse)
 }
 
-// open reports whether iterator, transaction and store are open. It doesn't look at the
+// isOpen reports whether iterator, transaction and store are open. It doesn't look at the
 // context.
-func (it *Iterator) open() bool {
+func (it *Iterator) isOpen() bool {
 	return it.scan != nil && it.txn.active.Load() && !it.txn.db.closed.Load()
 }
 
@@ -204,7 +204,7 @@ func (it *Iterator) Prev() {
 func (it *Iterator) leaveAsked() {
 	it.item.asked = false
 	// If the iterator has ended, the move that follows returns the error.
-	if it.valid && !it.asking && it.item.e.Separated && it.open() {
+	if it.valid && !it.asking && it.item.e.Separated && it.isOpen() {
 		it.scan.NoteAsked()
 		// NoteAsked may have begun to read ahead. Then the walk is ahead of the user, and the entry is
 		// a copy elsewhere.
@@ -214,7 +214,7 @@ func (it *Iterator) leaveAsked() {
 
 // moveChecked moves to the next item or, with turned, to the one before.
 func (it *Iterator) moveChecked(turned bool) {
-	if it.nested() || !it.usable() || !it.valid {
+	if it.refuseNested() || !it.mayMove() || !it.valid {
 		return
 	}
 	switch {
@@ -234,15 +234,15 @@ func (it *Iterator) moveChecked(turned bool) {
 	it.item.lent.poison()
 	// The walk turns around: the covered range ends at this item, and grows on the other side.
 	if turned != it.backward {
-		it.cover()
+		it.coverItem()
 		it.backward = turned
 	}
-	it.land(it.scan.Move(turned))
+	it.endMove(it.scan.Move(turned))
 }
 
-// land ends a move of the scan: with ok, the scan's entry becomes the item. Otherwise the scan
+// endMove ends a move of the scan: with ok, the scan's entry becomes the item. Otherwise the scan
 // is at the end, or at an error.
-func (it *Iterator) land(ok bool) {
+func (it *Iterator) endMove(ok bool) {
 	switch {
 	case it.err == errNestedMove:
 		ok, it.item.e = false, nil
@@ -260,10 +260,10 @@ func (it *Iterator) land(ok bool) {
 	it.valid = ok
 }
 
-// accepts calls the user's filter. Meanwhile the scan is in the middle of a move, and must not
+// acceptsKey calls the user's filter. Meanwhile the scan is in the middle of a move, and must not
 // begin another, nor end. After a filter that has tried to, the rest of the move is not filtered:
 // it ends at once.
-func (it *Iterator) accepts(key []byte, meta byte) bool {
+func (it *Iterator) acceptsKey(key []byte, meta byte) bool {
 	if it.err == errNestedMove {
 		return true
 	}
@@ -274,10 +274,10 @@ func (it *Iterator) accepts(key []byte, meta byte) bool {
 	return it.filter(key, meta) || it.err == errNestedMove
 }
 
-// nested reports whether the filter asks for a move or the end of the iterator. That is an error,
+// refuseNested reports whether the filter asks for a move or the end of the iterator. That is an error,
 // which ends the move that has called the filter. The iterator is at no item from now on: a filter
 // that moves until Valid is false must come to an end.
-func (it *Iterator) nested() bool {
+func (it *Iterator) refuseNested() bool {
 	if it.asking {
 		it.err, it.valid = errNestedMove, false
 	}
@@ -286,16 +286,16 @@ func (it *Iterator) nested() bool {
 
 // leaveItem makes the iterator be at no item. What it has covered includes the last item.
 func (it *Iterator) leaveItem() {
-	if !it.usable() || !it.valid {
+	if !it.mayMove() || !it.valid {
 		return
 	}
-	it.cover()
+	it.coverItem()
 	it.item.lent.poison()
 	it.valid, it.item.e = false, nil
 }
 
-// cover extends what is covered to the item the iterator is at.
-func (it *Iterator) cover() {
+// coverItem extends what is covered to the item the iterator is at.
+func (it *Iterator) coverItem() {
 	if it.tracks {
 		it.covered.Extend(it.item.e.Key, it.backward)
 	}
@@ -309,15 +309,15 @@ func (it *Iterator) finishSpan() {
 	// Up to the item and no further: what was only read ahead has not been seen, and must not
 	// conflict.
 	if it.valid {
-		it.cover()
+		it.coverItem()
 	}
 	it.txn.writes.reads.AddRange(it.covered.Lo, it.covered.Hi)
 	it.covered.Active = false
 }
 
-// usable reports whether the iterator may still read. If not, it sets err. Each move checks
+// mayMove reports whether the iterator may still read. If not, it sets err. Each move checks
 // it first.
-func (it *Iterator) usable() bool {
+func (it *Iterator) mayMove() bool {
 	if it.scan == nil {
 		if it.err == nil {
 			it.err = errIteratorClosed
@@ -325,7 +325,7 @@ func (it *Iterator) usable() bool {
 		it.valid = false
 		return false
 	}
-	err := it.txn.usable()
+	err := it.txn.checkActive()
 	if err == nil {
 		return true
 	}
@@ -361,7 +361,7 @@ func (it *Iterator) Err() error { return it.err }
 // Close ends the iterator and returns Err. It may be called twice. A Filter that closes its own
 // iterator gets ErrInvalid, and the iterator stays open.
 func (it *Iterator) Close() error {
-	if !it.nested() {
+	if !it.refuseNested() {
 		it.releaseOnce()
 	}
 	return it.err

@@ -38,17 +38,17 @@ func newKeyspace(db *DB, id entry.KeyspaceID, name string, o KeyspaceOptions) *K
 	return k
 }
 
-// refusing returns a stand-in for a keyspace that can't be used: all calls return err.
-func refusing(err error) *Keyspace { return &Keyspace{refused: err} }
+// refusingKeyspace returns a stand-in for a keyspace that can't be used: all calls return err.
+func refusingKeyspace(err error) *Keyspace { return &Keyspace{refused: err} }
 
-// addressed returns ks, nil being the default keyspace. For one of another store it returns a
+// resolveKeyspace returns ks, nil being the default keyspace. For one of another store it returns a
 // stand-in.
-func addressed(db *DB, ks *Keyspace) *Keyspace {
+func resolveKeyspace(db *DB, ks *Keyspace) *Keyspace {
 	switch {
 	case ks == nil:
 		return db.main
 	case ks.db != db:
-		return refusing(errKeyspaceForeign)
+		return refusingKeyspace(errKeyspaceForeign)
 	}
 	return ks
 }
@@ -68,8 +68,8 @@ func (k *Keyspace) setOptions(o KeyspaceOptions) {
 	})
 }
 
-// usable returns nil while the keyspace is there. That of a DB that was not opened is nil.
-func (k *Keyspace) usable() error {
+// checkExists returns nil while the keyspace is there. That of a DB that was not opened is nil.
+func (k *Keyspace) checkExists() error {
 	switch {
 	case k == nil:
 		return ErrClosed
@@ -78,7 +78,7 @@ func (k *Keyspace) usable() error {
 	case k.db == nil:
 		return ErrClosed
 	}
-	if err := k.db.usable(); err != nil {
+	if err := k.db.checkOpen(); err != nil {
 		return err
 	}
 	// After the store is known to be open: a closed one returns ErrClosed for all its keyspaces.
@@ -104,8 +104,8 @@ func (k *Keyspace) noteWritten(to *commit.Keyspaces) {
 	}
 }
 
-// stored returns the stored form of key in new memory.
-func (k *Keyspace) stored(key []byte) []byte {
+// storedKey returns the stored form of key in new memory.
+func (k *Keyspace) storedKey(key []byte) []byte {
 	return pending.AppendKey(make([]byte, 0, len(k.prefix)+len(key)), k.prefix, key)
 }
 
@@ -116,13 +116,13 @@ func (k *Keyspace) storedBounds(lo, hi, prefix []byte) (slo, shi []byte, err err
 	// An open bound ends at the keyspace: an iterator must never leave it.
 	slo, shi = k.prefix, k.past
 	if lo != nil {
-		slo = k.stored(lo)
+		slo = k.storedKey(lo)
 	}
 	if hi != nil {
-		shi = k.stored(hi)
+		shi = k.storedKey(hi)
 	}
 	if len(prefix) > 0 {
-		p := k.stored(prefix)
+		p := k.storedKey(prefix)
 		if bytes.Compare(p, slo) > 0 {
 			slo = p
 		}

@@ -18,8 +18,8 @@ func recordedOptions(o *KeyspaceOptions) layout.KeyspaceOptions {
 // loadedOptions returns the options that the manifest has.
 func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
 	return KeyspaceOptions{
-		ValueThreshold: small(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: small(o.Versions), Age: o.Age},
-		Compression: compressionBy(codec.Codec(o.Codec)), CompressAbove: max(small(o.CompressAbove), 0),
+		ValueThreshold: clampInt32(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: clampInt32(o.Versions), Age: o.Age},
+		Compression: compressionBy(codec.Codec(o.Codec)), CompressAbove: max(clampInt32(o.CompressAbove), 0),
 	}
 }
 
@@ -37,6 +37,6 @@ func compressionBy(c codec.Codec) Compression {
 	return NoCompression + Compression(c)
 }
 
-// small returns n as an int that each machine has: at least -1, at most 2^31-1. Options beyond
+// clampInt32 returns n as an int that each machine has: at least -1, at most 2^31-1. Options beyond
 // these bounds mean the same.
-func small(n int64) int { return int(max(min(n, math.MaxInt32), -1)) }
+func clampInt32(n int64) int { return int(max(min(n, math.MaxInt32), -1)) }

@@ -41,7 +41,7 @@ func TestGetBesideDrop(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first half of Refresh.
-	if _, err := f.follower.Refresh(t.Context()); err != nil {
+	if _, err := f.source.Follower.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := followed.Get([]byte("a")); !errors.Is(err, ErrKeyspaceNotFound) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -25,70 +26,42 @@ var (
 	errTwoOptions      = fmt.Errorf("brock: more than one KeyspaceOptions: %w", ErrInvalid)
 )
 
-// keyspaces are the named keyspaces of a store. Readers take no lock: they see one list or the next.
+// keyspaces are the named keyspaces of a store. Readers take no lock: they see one map or the next.
 type keyspaces struct {
-	turn  jobs.Turn                   // held while a keyspace is made, changed or dropped, which syncs
-	named atomic.Pointer[[]*Keyspace] // in the order of names; the list is never changed, only replaced
+	turn  jobs.Turn                            // held while a keyspace is made, changed or dropped, which syncs
+	named atomic.Pointer[map[string]*Keyspace] // by name; the map is never changed, only replaced
 }
 
-// loadFrom makes the list of the keyspaces that the tree has. Those that are on the list stay, with the
-// options that the tree knows, or are dropped.
-func (l *keyspaces) loadFrom(db *DB) {
-	l.turn.Always()
-	defer l.turn.Leave()
-	before := l.sortedByName()
-	var next []*Keyspace
+// loadLocked makes the map of the keyspaces that the engine has. Those that are in the map stay, with
+// the options that the engine knows, or are dropped. The caller has the turn.
+func (l *keyspaces) loadLocked(db *DB) {
+	before, next := l.byName(), make(map[string]*Keyspace)
 	for _, k := range db.engine.Keyspaces.List() {
-		ks := l.findByName(k.Name)
+		ks, o := before[k.Name], loadedOptions(&k.Options)
 		// Compare numbers: a name may have been dropped and made anew, but a number is never used
 		// again. A keyspace that is still there must stay the same pointer, as users hold it.
 		if ks == nil || ks.at.ID != k.ID {
-			ks = newKeyspace(db, k.ID, k.Name, loadedOptions(&k.Options))
-		} else {
-			ks.setOptions(loadedOptions(&k.Options))
+			ks = newKeyspace(db, k.ID, k.Name, o)
+		} else if ks.Options() != o {
+			ks.setOptions(o)
 		}
-		next = append(next, ks)
+		next[k.Name] = ks
 	}
-	slices.SortFunc(next, byName)
 	l.named.Store(&next)
-	for _, ks := range before {
-		if l.findByName(ks.Name()) != ks { // another one may have the name now
+	for name, ks := range before {
+		if next[name] != ks { // another one may have the name now
 			ks.at.Dropped.Store(true)
 		}
 	}
 }
 
-// sortedByName returns the keyspaces in the order of their names.
-func (l *keyspaces) sortedByName() []*Keyspace {
+// byName returns the keyspaces, also those that are just being dropped. The map must not be written
+// to.
+func (l *keyspaces) byName() map[string]*Keyspace {
 	if p := l.named.Load(); p != nil {
 		return *p
 	}
 	return nil
-}
-
-func byName(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) }
-
-// findByName returns the keyspace of this name, also if it is just being dropped; nil if there is none.
-func (l *keyspaces) findByName(name string) *Keyspace {
-	list := l.sortedByName()
-	i, found := slices.BinarySearchFunc(list, name, func(ks *Keyspace, name string) int { return cmp.Compare(ks.Name(), name) })
-	if !found {
-		return nil
-	}
-	return list[i]
-}
-
-// addKeyspace puts ks on the list.
-func (l *keyspaces) addKeyspace(ks *Keyspace) {
-	i, _ := slices.BinarySearchFunc(l.sortedByName(), ks, byName)
-	next := slices.Insert(slices.Clone(l.sortedByName()), i, ks)
-	l.named.Store(&next)
-}
-
-// removeKeyspace takes ks off the list.
-func (l *keyspaces) removeKeyspace(ks *Keyspace) {
-	next := slices.DeleteFunc(slices.Clone(l.sortedByName()), func(k *Keyspace) bool { return k == ks })
-	l.named.Store(&next)
 }
 
 // Keyspace returns the keyspace of this name: 1 to MaxKeyspaceName bytes of any kind.
@@ -104,7 +77,7 @@ func (l *keyspaces) removeKeyspace(ks *Keyspace) {
 // returns ErrInvalid, on a full disk ErrNoSpace, and else ErrRefused, ErrStopped or ErrClosed;
 // then nothing was created or changed.
 func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
-	if err := db.usable(); err != nil {
+	if err := db.checkOpen(); err != nil {
 		return nil, err
 	}
 	if name == "" || len(name) > MaxKeyspaceName {
@@ -114,32 +87,45 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	asIs := func(ks *Keyspace) bool { return len(o) == 0 || ks.Options() == options }
+	find := func() *Keyspace {
+		ks := db.keyspaces.byName()[name]
+		if ks == nil || ks.at.Dropped.Load() || len(o) > 0 && ks.Options() != options {
+			return nil
+		}
+		return ks
+	}
 	// Without the turn, which is held over syncs: a lookup waits for nobody (docs/guarantees.md).
 	// One that is being dropped is not returned; its name may be free soon, so wait for that.
-	if ks := db.keyspaces.findByName(name); ks != nil && !ks.at.Dropped.Load() && asIs(ks) {
+	if ks := find(); ks != nil {
 		return ks, nil
 	}
 	db.keyspaces.turn.Always()
 	defer db.keyspaces.turn.Leave()
 	// Again: another call may have made, changed or dropped it while this one waited.
-	ks := db.keyspaces.findByName(name)
-	switch {
-	case ks != nil && asIs(ks):
+	if ks := find(); ks != nil {
 		return ks, nil
+	}
+	return db.keyspaces.ensureLocked(db, name, options)
+}
+
+// ensureLocked makes a keyspace, or gives these options to the one that there is.
+func (l *keyspaces) ensureLocked(db *DB, name string, o KeyspaceOptions) (*Keyspace, error) {
+	ks := l.byName()[name]
+	switch {
+	case ks != nil && ks.at.Dropped.Load():
+		// Its Drop ended in ErrStopped: nobody knows whether it is there, and none can be made.
+		return nil, cmp.Or(db.Err(), ErrStopped)
 	case ks != nil:
-		return ks, ks.setOptionsLocked(options)
+		return ks, ks.setOptionsLocked(o)
 	case db.commits == nil:
 		return nil, ErrKeyspaceNotFound
 	}
 	// The lock is held over the sync, so that a name is created once.
-	k, err := db.engine.Keyspaces.Create(name, recordedOptions(&options))
-	if err != nil {
+	if _, err := db.engine.Keyspaces.Create(name, recordedOptions(&o)); err != nil {
 		return nil, err
 	}
-	ks = newKeyspace(db, k.ID, k.Name, loadedOptions(&k.Options))
-	db.keyspaces.addKeyspace(ks)
-	return ks, nil
+	l.loadLocked(db)
+	return l.byName()[name], nil
 }
 
 // chosenOptions returns the options that a caller has given, defaults filled in.
@@ -150,15 +136,16 @@ func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error)
 	if len(o) == 0 {
 		return opts.KeyspaceDefaults, nil
 	}
-	options := o[0].over(&opts.KeyspaceDefaults)
-	return options, options.validate("")
+	options := o[0].overDefaults(&opts.KeyspaceDefaults)
+	return options, options.validateKeyspace("")
 }
 
 // Keyspaces yields the named keyspaces in order of their names, as they are when the loop
 // begins. It waits for nobody.
 func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 	return func(yield func(*Keyspace) bool) {
-		slices.Values(db.keyspaces.sortedByName())(yield)
+		byName := func(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) }
+		slices.Values(slices.SortedFunc(maps.Values(db.keyspaces.byName()), byName))(yield)
 	}
 }
 
@@ -167,7 +154,7 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 // mean Options.KeyspaceDefaults. It returns ErrKeyspaceNotFound after a drop, and otherwise
 // the errors of DB.Keyspace; then the options are as before.
 func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return err
 	}
 	options, err := k.db.opts.chosenOptions([]KeyspaceOptions{o})
@@ -181,7 +168,7 @@ func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 
 func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	db := k.db
-	if err := db.writable(); err != nil {
+	if err := db.checkWritable(); err != nil {
 		return err
 	}
 	if k.at.Dropped.Load() {
@@ -208,11 +195,11 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 // time may have returned ErrKeyspaceNotFound. After ErrStopped nothing is written to the store
 // any more, and the next Open finds the keyspace whole or dropped.
 func (k *Keyspace) Drop(ctx context.Context) error {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return err
 	}
 	db := k.db
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return err
 	}
 	if err := db.keyspaces.turn.Take(ctx); err != nil {
@@ -244,6 +231,6 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		return err
 	}
 	// Last: until the drop is durable, nobody may make another one of this name.
-	db.keyspaces.removeKeyspace(k)
+	db.keyspaces.loadLocked(db)
 	return nil
 }

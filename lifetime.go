@@ -8,9 +8,9 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// adopt begins the scan of an iterator, and enters it into the list of open iterators. If the
+// adoptIterator begins the scan of an iterator, and enters it into the list of open iterators. If the
 // transaction has just ended, it returns ErrTxnDone: the pin may be another reader's already.
-func (t *transaction) adopt(it *Iterator, c *scan.Config) error {
+func (t *transaction) adoptIterator(it *Iterator, c *scan.Config) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// The count comes before the look whether it is active, and the end of the transaction ends
@@ -21,7 +21,7 @@ func (t *transaction) adopt(it *Iterator, c *scan.Config) error {
 		return ErrTxnDone
 	}
 	it.scan = scan.Begin(c)
-	t.lends() // its keys
+	t.noteLent() // its keys
 	it.next = t.open
 	if t.open != nil {
 		t.open.prev = it
@@ -47,18 +47,18 @@ func (it *Iterator) releaseOnce() {
 	// collector may be releasing at this moment. Else the lock keeps the pin until it is closed.
 	o := it.orphan
 	if o == nil {
-		it.unlink()
+		it.unlinkIterator()
 		it.scan.FreeMemory()
 	}
 	it.scan = nil
 	t.mu.Unlock()
 	if o != nil {
-		o.release()
+		o.releaseOrphan()
 	}
 }
 
-// unlink takes it off the list of open iterators.
-func (it *Iterator) unlink() {
+// unlinkIterator takes it off the list of open iterators.
+func (it *Iterator) unlinkIterator() {
 	if it.prev != nil {
 		it.prev.next = it.next
 	} else {
@@ -70,11 +70,11 @@ func (it *Iterator) unlink() {
 	it.next, it.prev = nil, nil
 }
 
-// orphaned takes it off the list of its transaction, which ends, and returns
+// makeOrphan takes it off the list of its transaction, which ends, and returns
 // what it still holds.
-func (it *Iterator) orphaned() *orphan {
+func (it *Iterator) makeOrphan() *orphan {
 	it.orphan = &orphan{src: it.scan.Source(), pin: it.txn.pin}
-	it.unlink()
+	it.unlinkIterator()
 	return it.orphan
 }
 
@@ -87,8 +87,8 @@ type orphan struct {
 	done atomic.Bool
 }
 
-// release closes the source and gives back the pin, once.
-func (o *orphan) release() {
+// releaseOrphan closes the source and gives back the pin, once.
+func (o *orphan) releaseOrphan() {
 	if o.done.Swap(true) {
 		return
 	}

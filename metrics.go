@@ -135,13 +135,13 @@ type histogram struct {
 	buckets [48]atomic.Int64 // as in Histogram
 }
 
-func (h *histogram) observe(d time.Duration) {
+func (h *histogram) addDuration(d time.Duration) {
 	d = max(d, 0)
 	h.sum.Add(int64(d))
 	h.buckets[min(bits.Len64(uint64(d)), len(h.buckets)-1)].Add(1)
 }
 
-func (h *histogram) snapshot() Histogram {
+func (h *histogram) copyCounts() Histogram {
 	s := Histogram{Sum: time.Duration(h.sum.Load())}
 	// Not of one moment, as a lock would slow all readers down. Count is the sum of the buckets, so
 	// these two agree at least.
@@ -186,7 +186,7 @@ func (c *counters) addReads(gets, iterators int64, random uint32) {
 func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64) {
 	switch {
 	case err == nil:
-		c.commit.observe(took)
+		c.commit.addDuration(took)
 		c.commits.Add(1)
 		c.entries.Add(entries)
 		c.bytes.Add(bytes)
@@ -205,8 +205,8 @@ func (c *counters) copyInto(m *Metrics) {
 	}
 	m.Commits, m.Entries, m.Bytes = c.commits.Load(), c.entries.Load(), c.bytes.Load()
 	m.Conflicts, m.Retries = c.conflicts.Load(), c.retries.Load()
-	m.ReadLatency, m.CommitLatency = c.read.snapshot(), c.commit.snapshot()
+	m.ReadLatency, m.CommitLatency = c.read.copyCounts(), c.commit.copyCounts()
 	if c.sync != nil {
-		m.SyncLatency = c.sync.snapshot()
+		m.SyncLatency = c.sync.copyCounts()
 	}
 }

@@ -29,7 +29,7 @@ func (m *Metrics) Each(fn func(name, unit, help string, kind MetricKind, v float
 	}
 	m.eachField(func(f field) {
 		if f.kind != 0 {
-			fn(f.name, f.unit, f.help, f.kind, f.number())
+			fn(f.name, f.unit, f.help, f.kind, f.asNumber())
 		}
 	})
 }
@@ -86,8 +86,8 @@ func eachFieldOf(s reflect.Value, fn func(field)) {
 	}
 }
 
-// number returns f as it is passed on.
-func (f *field) number() float64 {
+// asNumber returns f as it is passed on.
+func (f *field) asNumber() float64 {
 	// A zero time would be far below 1970 otherwise, and not the 0 that Each promises.
 	if f.value.IsZero() {
 		return 0

@@ -52,20 +52,17 @@ func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) 
 // of the store, which may take seconds after a crash. If it has ended, the store is not opened, and
 // its lock is free, even if a call of the KeyProvider is still running.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
-	if ctx == nil {
-		return nil, errNilContext
+	if err := checkContext(ctx); err != nil {
+		return nil, err
 	}
 	// Options first: a call with wrong options must touch nothing on the disk.
 	op, err := newOpening(o)
 	if err != nil {
 		return nil, err
 	}
-	var db *DB
-	if err = errs.Ended(ctx); err == nil {
-		db, err = op.openStore(ctx)
-	}
+	db, err := op.openStore(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", op.dir, err)
+		return nil, fmt.Errorf("open %s: %w", op.at.Dir, err)
 	}
 	return db, nil
 }
@@ -73,14 +70,17 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 // newOpening checks the options. It reads and writes no file.
 func newOpening(o Options) (*opening, error) {
 	o = o.inForce()
-	if err := o.validate(); err != nil {
+	if err := o.validateStore(); err != nil {
 		return nil, err
 	}
-	base := fileSystem(o.FS)
-	op := &opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: base, base: base, clock: newClock(o.Now)}
+	op := &opening{options: o, base: fileSystem(o.FS), report: newReporter(userFuncs{o.Events, o.Logger, o.Now})}
+	op.at = manifest.Options{FS: op.base, Dir: o.Dir, ValueDir: o.ValueDir, ReadOnly: o.Mode != ReadWrite, UpTo: o.Recover != Strict}
+	if o.Keys != nil {
+		op.at.Keys = op.openKeyring
+	}
 	if o.InMemory {
 		op.memory = vfs.NewMem()
-		op.fs, op.dir = pageio.MarkErrors(op.memory), "/"
+		op.at.FS, op.at.Dir = pageio.MarkErrors(op.memory), "/"
 	}
 	return op, nil
 }
@@ -89,30 +89,26 @@ func newOpening(o Options) (*opening, error) {
 type opening struct {
 	options  Options           // with their defaults
 	ctx      context.Context   // of the call to Open; it bounds the calls of a KeyProvider
-	fs       vfs.FS            // base; held once that is set
+	at       manifest.Options  // where the store is: its FS is held once that is set, and Resolve has seen its directories
 	base     vfs.FS            // copies of the store are made in it
 	memory   *vfs.Mem          // of an in-memory store; else nil
 	held     vfs.Dirs          // the directories, held open
-	dir      string            // Options.Dir, and later as resolveDirs has it; "/" in memory
-	valueDir string            // that of values, likewise; "" or dir = values lie in dir
-	clock    *clock            // Options.Now
 	keyring  *keyring.Keyring  // nil: the store is plain
 	made     bool              // openDirs has made the directories, and their names are durable
-	locks    []io.Closer       // of dir and valueDir, in this order; abandon closes them
+	locks    []io.Closer       // of dir and valueDir, in this order; closeFailed closes them
 	log      *manifest.Log     // nil until the manifest was read or made
 	engine   *engine.Engine    // nil until openEngine has returned
 	follower *follow.Follower  // nil unless Mode is Follow
 	report   *reporter         // of the engine's events; the DB's later
-	reads    *readCounters     // of the DB
 	commits  **commit.Pipeline // of the DB, once it is there
-	db       *DB               // nil until assemble has made it
+	db       *DB               // nil until assembleDB has made it
 }
 
 func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 	o.ctx = ctx
 	defer func() {
 		if db == nil { // an error, or a KeyProvider that panics
-			o.abandon()
+			o.closeFailed()
 		}
 	}()
 	// In this order: the lock lies in a directory, and only who has the lock may write.
@@ -133,7 +129,7 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 		return nil, err
 	}
 	if o.options.Mode == Follow {
-		if o.follower, err = o.follow(); err != nil {
+		if o.follower, err = o.beginFollowing(); err != nil {
 			return nil, err
 		}
 	}
@@ -145,20 +141,20 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 		o.keyring.Bound(context.Background()) // the context of Open ends
 	}
 	// Nothing fails from here on, so nothing has to be undone.
-	o.assemble(recovery)
+	o.assembleDB(recovery)
 	o.db.openTime = time.Since(began)
 	if recovery.Lost != nil {
 		o.db.loss = recovery.Lost
 		o.report.onLoss(*o.db.loss)
 	}
-	o.report.say(slog.LevelInfo, "store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
+	o.report.queueMessage(slog.LevelInfo, "store opened", "dir", o.at.Dir, "version", o.db.Version(), "replayed", recovery.Entries,
 		"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
 		"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
 	return o.db, nil
 }
 
-// abandon closes the files and locks of a failed Open.
-func (o *opening) abandon() {
+// closeFailed closes the files and locks of a failed Open.
+func (o *opening) closeFailed() {
 	// The locks come last, as in Close: whoever gets them next must not meet this process in a
 	// file.
 	if o.log != nil {
@@ -175,25 +171,24 @@ func (o *opening) abandon() {
 // openDirs opens the store's directories; for a new store, it makes them first. From then on
 // all files are reached through the open directories, so a rename of one does no harm.
 func (o *opening) openDirs() error {
-	readOnly := o.options.Mode != ReadWrite
-	o.resolveDirs()
+	o.at.Resolve()
 	// Look before the lock is taken: that writes a file, and another program may have one of
 	// the same name.
-	look := manifest.CheckOpenable(o.manifestOptions())
+	look := manifest.CheckOpenable(o.at)
 	absent := errors.Is(look, errs.ErrNotExist)
 	switch {
-	case absent && !readOnly && !o.options.MustExist:
-		if err := manifest.MakeDirs(o.manifestOptions()); err != nil {
+	case absent && !o.at.ReadOnly && !o.options.MustExist:
+		if err := manifest.MakeDirs(o.at); err != nil {
 			return err
 		}
 		o.made = true
-		o.resolveDirs()
+		o.at.Resolve()
 	// A reader goes on, as a writer may be making the store: what the manifest says later is the
 	// answer.
-	case look != nil && !(absent && readOnly):
+	case look != nil && !(absent && o.at.ReadOnly):
 		return look
 	}
-	held, err := o.fs.OpenDirs(o.dir, o.valueDir)
+	held, err := o.at.FS.OpenDirs(o.at.Dir, o.at.ValueDir)
 	// Callers test for brock.ErrNotExist, which the file system's error is not.
 	if absent && errors.Is(err, fs.ErrNotExist) {
 		return look
@@ -201,17 +196,9 @@ func (o *opening) openDirs() error {
 	if err != nil {
 		return err
 	}
-	o.fs, o.held = held, held
-	o.resolveDirs()
+	o.at.FS, o.held = held, held
+	o.at.Resolve()
 	return nil
-}
-
-// resolveDirs makes one name of Dir and ValueDir if both are one directory, however they are
-// written.
-func (o *opening) resolveDirs() {
-	mo := o.manifestOptions()
-	mo.Resolve()
-	o.dir, o.valueDir = mo.Dir, mo.ValueDir
 }
 
 // lockPoll is how often a lock that another process holds is tried again.
@@ -222,11 +209,11 @@ const lockPoll = 20 * time.Millisecond
 func (o *opening) acquireLocks(ctx context.Context) error {
 	if o.options.Mode == Follow {
 		// No lock: the writer holds it alone, and a follower must not keep a writer out either.
-		return o.followable()
+		return o.checkFollowable()
 	}
-	dirs := []string{o.dir}
-	if o.valueDir != o.dir {
-		dirs = append(dirs, o.valueDir)
+	dirs := []string{o.at.Dir}
+	if o.at.ValueDir != o.at.Dir {
+		dirs = append(dirs, o.at.ValueDir)
 	}
 	// One deadline for both directories.
 	deadline := time.Now().Add(o.options.LockWait)
@@ -243,7 +230,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 	readOnly := o.options.Mode == ReadOnly
 	path := filepath.Join(dir, filename.Of(filename.Lock, 0))
 	for {
-		lock, err := o.fs.Lock(path, readOnly)
+		lock, err := o.at.FS.Lock(path, readOnly)
 		switch {
 		case err == nil:
 			o.locks = append(o.locks, lock)
@@ -256,65 +243,46 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
 			return err
 		}
-		if err := pause(ctx); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return errs.Ended(ctx)
+		case <-time.After(lockPoll):
 		}
 	}
 }
 
-// pause waits before what another process keeps from going on is tried again, unless ctx ends.
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return errs.Ended(ctx)
-	case <-time.After(lockPoll):
-		return nil
+// openKeyring opens or creates the keyring for the manifest.
+func (o *opening) openKeyring(uuid [16]byte, create bool) (*crypt.Ring, error) {
+	open := keyring.Open
+	if create {
+		open = keyring.Create
 	}
-}
-
-func (o *opening) manifestOptions() manifest.Options {
-	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover != Strict, Keys: o.keys()}
-}
-
-// keys returns the function that opens or creates the keyring for the manifest; nil without
-// Options.Keys.
-func (o *opening) keys() manifest.Keys {
-	if o.options.Keys == nil {
-		return nil
+	var err error
+	o.keyring, err = open(keyring.Options{FS: o.at.FS, Dir: o.at.Dir, UUID: uuid, Keys: o.options.Keys, Context: o.ctx, Created: o.report.clockTime().UnixMilli()})
+	if err != nil {
+		return nil, err
 	}
-	return func(uuid [16]byte, create bool) (*crypt.Ring, error) {
-		open := keyring.Open
-		if create {
-			open = keyring.Create
-		}
-		var err error
-		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: o.options.Keys, Context: o.ctx, Created: o.clock.now().UnixMilli()})
-		if err != nil {
-			return nil, err
-		}
-		return o.keyring.Ring(), nil
-	}
+	return o.keyring.Ring(), nil
 }
 
 // openManifest opens the log of edits, or creates the store.
 func (o *opening) openManifest(ctx context.Context) error {
-	mo := o.manifestOptions()
-	log, err := o.loadManifest(ctx, mo)
+	log, err := o.loadManifest(ctx)
 	switch {
 	case err == nil:
-		// Before MustBeNew is looked at: abandon closes it then.
+		// Before MustBeNew is looked at: closeFailed closes it then.
 		o.log = log
 		if o.options.MustBeNew {
 			return ErrExist
 		}
 		return nil
-	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || mo.ReadOnly:
+	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || o.at.ReadOnly:
 		return err
 	}
 	// openDirs did not see that the store is absent. An earlier Open may have made the
 	// directories and failed before their names were durable, so make them durable now.
 	if !o.made {
-		outside := mo
+		outside := o.at
 		// The names to make durable lie in the directories above, which the held ones don't reach.
 		outside.FS = o.base
 		if err := manifest.MakeDirs(outside); err != nil {
@@ -323,7 +291,7 @@ func (o *opening) openManifest(ctx context.Context) error {
 	}
 	uuid, seed, err := newIdentity()
 	if err == nil {
-		o.log, err = manifest.CreateStore(mo, manifest.CreateOptions{UUID: uuid, Seed: seed, Created: time.Now().UnixMilli()})
+		o.log, err = manifest.CreateStore(o.at, manifest.CreateOptions{UUID: uuid, Seed: seed, Created: time.Now().UnixMilli()})
 	}
 	return err
 }
@@ -345,17 +313,24 @@ const journalPerMemtable = 512 << 20
 const workers = 3
 
 func (o *opening) openEngine() (engine.Recovery, error) {
-	// The engine calls the pipeline, which is made of the engine: assemble fills in commits.
-	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
-	o.reads = new(readCounters)
+	// The engine calls the pipeline, which is made of the engine: assembleDB fills in commits.
+	report, commits := o.report, new(*commit.Pipeline)
+	files, scrubEvery := o.options.Tuning.OpenFiles, max(o.options.Maintenance.ScrubEvery, 0)
+	// A follower keeps each file open, as the writer may remove its name.
+	if o.options.Mode == Follow {
+		files = 0 // no limit
+	}
+	if o.options.InMemory {
+		scrubEvery = 0 // never
+	}
 	e, recovery, err := engine.Open(engine.Config{
 		OpenerConfig: view.OpenerConfig{
-			Store: o.store(), Follow: o.options.Mode == Follow, OpenFiles: o.openFiles(), VerifyReads: o.options.VerifyReads,
+			Store: o.fileStore(), Follow: o.options.Mode == Follow, OpenFiles: files, VerifyReads: o.options.VerifyReads,
 			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize,
 		},
 		Keyring:  o.keyring,
-		ReadOnly: o.options.Mode != ReadWrite,
-		UpTo:     o.options.Recover != Strict,
+		ReadOnly: o.at.ReadOnly,
+		UpTo:     o.at.UpTo,
 		Sizes: engine.Sizes{
 			MemtableBytes: int(o.options.Tuning.MemtableSize),
 			JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
@@ -363,9 +338,9 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 			DiskLimit:     o.options.DiskLimit,
 		},
 		Maintenance: engine.Maintenance{
-			NoClustering: o.options.Maintenance.NoClustering, IdleAfter: o.options.Maintenance.IdleAfter, ScrubEvery: o.scrubEvery(),
+			NoClustering: o.options.Maintenance.NoClustering, IdleAfter: o.options.Maintenance.IdleAfter, ScrubEvery: scrubEvery,
 		},
-		Now:  o.clock.now,
+		Now:  report.clockTime,
 		Jobs: jobs.New(jobs.Options{Workers: workers, Passes: errs.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
@@ -378,31 +353,14 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 			OnSpace: report.onDiskSpace, OnDamage: report.onFoundDamage, OnFailure: report.onFailure,
 		},
 	}, o.log)
-	o.engine, o.report, o.commits = e, report, commits
+	o.engine, o.commits = e, commits
 	return recovery, err
 }
 
-// store says where the files of the store are.
-func (o *opening) store() filename.Store {
+// fileStore says where the files of the store are.
+func (o *opening) fileStore() filename.Store {
 	super := o.log.Super()
-	return filename.Store{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()}
-}
-
-// openFiles returns Tuning.OpenFiles; 0 = no limit, for a follower. That keeps each file open, as
-// the writer may remove its name.
-func (o *opening) openFiles() int {
-	if o.options.Mode == Follow {
-		return 0
-	}
-	return o.options.Tuning.OpenFiles
-}
-
-// scrubEvery returns Maintenance.ScrubEvery; 0 = never.
-func (o *opening) scrubEvery() time.Duration {
-	if o.options.InMemory {
-		return 0
-	}
-	return max(o.options.Maintenance.ScrubEvery, 0)
+	return filename.Store{FS: o.at.FS, Dir: o.at.Dir, ValueDir: o.at.ValueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()}
 }
 
 // clearDir removes all files of a directory.
@@ -414,19 +372,18 @@ func clearDir(mem *vfs.Mem, dir string) {
 	_ = mem.SyncDir(dir) // until then Mem has them for a crash
 }
 
-// assemble makes the DB of the tree and a new commit pipeline. Neither of these refers to the DB
+// assembleDB makes the DB of the tree and a new commit pipeline. Neither of these refers to the DB
 // or to Options: a leaked transaction keeps them, and could never be freed if one of the user's
 // functions leads to it.
-func (o *opening) assemble(recovery engine.Recovery) {
+func (o *opening) assembleDB(recovery engine.Recovery) {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, engine: o.engine, follower: o.follower, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, engine: o.engine, base: o.base, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	// Copies, as a closure over o would keep the whole opening, with Options, while the DB lives.
-	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
+	report, keys, memory := o.report, o.keyring, o.memory
 	// Never 0: as a time of expiry that means never, and in a transaction that no clock was read.
-	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
+	db.now = func() uint64 { return uint64(max(report.clockTime().UnixMilli(), 1)) }
 	db.forget = func() {
 		report.endReports()
-		clock.forget()
 		if keys != nil {
 			if last := KeyProvider(keys.Provider()); db.commits != nil {
 				db.lastKeys.Store(&last)
@@ -437,23 +394,19 @@ func (o *opening) assemble(recovery engine.Recovery) {
 			clearDir(memory, "/")
 		}
 	}
-	db.seed, db.counters.reads = seed, o.reads
+	db.seed, db.counters.reads = seed, new(readCounters)
 	e, spills := o.engine, spill.Config{Files: o.engine.Files, SegmentBytes: o.options.Tuning.SegmentSize, Coder: o.engine.Views.Coder}
 	db.newSpill = func() pending.Files { return spill.Begin(spills, e.Spills, e.Views, seed) }
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
 	db.main = newKeyspace(db, entry.DefaultKeyspace, "", o.options.KeyspaceDefaults)
 	db.keyspaces.turn = jobs.NewTurn()
 	// After the seed, which keyspaces copy when they are made.
-	db.keyspaces.loadFrom(db)
+	db.keyspaces.loadLocked(db) // nobody else has the DB yet
 	o.db = db
-	db.copies = copies{
-		engine: o.engine, writes: o.options.Mode == ReadWrite,
-		target: checkpoint.Target{FS: o.base, NoLinks: o.options.InMemory},
-		source: follow.Source{
-			Fileset: checkpoint.Fileset{Store: o.store(), Created: o.log.Super().Created},
-			Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
-			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.clock.now,
-		},
+	db.source = follow.Source{
+		Fileset: checkpoint.Fileset{Store: o.fileStore(), Created: o.log.Super().Created},
+		Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
+		Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.report.clockTime,
 	}
 	// A store that is only read has no pipeline: nil says so everywhere.
 	if o.options.Mode != ReadWrite {
@@ -468,7 +421,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 		Last:     o.engine.Views.Visible(),
 		HashSeed: seed,
 		Now:      time.Now,
-		OnSync:   db.counters.sync.observe,
+		OnSync:   db.counters.sync.addDuration,
 	})
 	*o.commits = db.commits
 	// Background work calls the pipeline through the DB, so it starts last.

@@ -211,8 +211,8 @@ func (o Options) inForce() Options {
 	return o
 }
 
-// over fills in the zero fields from base, which has its defaults.
-func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
+// overDefaults fills in the zero fields from base, which has its defaults.
+func (o KeyspaceOptions) overDefaults(base *KeyspaceOptions) KeyspaceOptions {
 	o.ValueThreshold = cmp.Or(o.ValueThreshold, base.ValueThreshold)
 	o.TTL = cmp.Or(o.TTL, base.TTL)
 	o.Compression = cmp.Or(o.Compression, base.Compression)
@@ -224,14 +224,14 @@ func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
 	return o
 }
 
-// check is one condition of validate. If bad, the error is the field's name and the reason.
+// check is one condition of validateStore. If bad, the error is the field's name and the reason.
 type check struct {
 	bad           bool
 	field, reason string
 }
 
-// refusal returns an *OptionError for the first check that is bad; nil if there is none.
-func refusal(checks []check) error {
+// firstRefusal returns an *OptionError for the first check that is bad; nil if there is none.
+func firstRefusal(checks []check) error {
 	for _, c := range checks {
 		if c.bad {
 			return &OptionError{Field: c.field, Reason: c.reason}
@@ -240,10 +240,10 @@ func refusal(checks []check) error {
 	return nil
 }
 
-// validate returns an *OptionError for the first field that is invalid. The error names the
+// validateKeyspace returns an *OptionError for the first field that is invalid. The error names the
 // field with prefix before it.
-func (o *KeyspaceOptions) validate(prefix string) error {
-	return refusal([]check{
+func (o *KeyspaceOptions) validateKeyspace(prefix string) error {
+	return firstRefusal([]check{
 		{o.TTL < 0, prefix + "TTL", "is negative"},
 		{o.TTL > 0 && o.TTL < time.Millisecond, prefix + "TTL", "is below a millisecond"},
 		{o.Compression > Zstd, prefix + "Compression", "is unknown"},
@@ -253,11 +253,11 @@ func (o *KeyspaceOptions) validate(prefix string) error {
 	})
 }
 
-// validate returns an *OptionError for the first field that is invalid. The options have
+// validateStore returns an *OptionError for the first field that is invalid. The options have
 // their defaults already.
-func (o *Options) validate() error {
+func (o *Options) validateStore() error {
 	m, t := &o.Maintenance, &o.Tuning
-	err := refusal([]check{
+	err := firstRefusal([]check{
 		// For a store in memory the checks of its own come first: they say more.
 		{o.InMemory && o.Dir != "", "Dir", "must be empty for an InMemory store"},
 		{o.InMemory && o.ValueDir != "", "ValueDir", "must be empty for an InMemory store"},
@@ -285,11 +285,11 @@ func (o *Options) validate() error {
 	if err != nil {
 		return err
 	}
-	return o.KeyspaceDefaults.validate("KeyspaceDefaults.")
+	return o.KeyspaceDefaults.validateKeyspace("KeyspaceDefaults.")
 }
 
-// synced reports whether a commit of this durability waits for the disk.
-func (o *Options) synced(d Durability) bool {
+// isSynced reports whether a commit of this durability waits for the disk.
+func (o *Options) isSynced(d Durability) bool {
 	if d == DefaultDurability {
 		d = o.Durability
 	}

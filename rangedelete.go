@@ -1,9 +1,6 @@
 package brock
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
 // DeleteRange deletes all keys in [lo, hi) by one record, however many there are;
 // nil is no bound. It deletes keys that were committed before, and keys that this
@@ -11,20 +8,20 @@ import (
 // nothing, so it conflicts with nothing by itself. The bounds are copied. A range with
 // lo >= hi is empty and no error. Its errors are those of Set.
 func (t *Txn) DeleteRange(lo, hi []byte) error {
-	if err := t.takes(); err != nil {
+	if err := t.checkUpdate(); err != nil {
 		return err
 	}
-	return t.writes.wrote(t.Context(), t.db, t.writes.deleteRange(t.keyspace, lo, hi))
+	return t.writes.finishWrite(t.Context(), t.db, t.writes.deleteRange(t.keyspace, lo, hi))
 }
 
 // DeleteRange adds the delete of all keys in [lo, hi), nil being no bound: those
 // committed before the batch, and those that the batch has written so far. The bounds are
 // copied. Its errors mean what those of Set mean.
 func (b *Batch) DeleteRange(lo, hi []byte) error {
-	if err := b.takes(); err != nil {
+	if err := b.checkBatch(); err != nil {
 		return err
 	}
-	return b.wrote(b.writes.deleteRange(b.keyspace, lo, hi))
+	return b.writes.finishWrite(context.Background(), b.db, b.writes.deleteRange(b.keyspace, lo, hi))
 }
 
 // DeleteRange deletes all keys in [lo, hi) at once and by one record, however many
@@ -39,7 +36,7 @@ func (k *Keyspace) DeleteRange(lo, hi []byte) error {
 }
 
 func (k *Keyspace) deleteRange(ctx context.Context, lo, hi []byte) error {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return err
 	}
 	return commitBatch(ctx, k.db, func(b *Batch) error { return b.In(k).DeleteRange(lo, hi) })
@@ -73,7 +70,7 @@ func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 // keyspaces stay. It waits for calls that make, change or drop a keyspace. Context,
 // durability and errors are as for Keyspace.Clear.
 func (db *DB) DropAll(ctx context.Context) error {
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return err
 	}
 	if err := db.keyspaces.turn.Take(ctx); err != nil { // none is dropped meanwhile
@@ -81,12 +78,11 @@ func (db *DB) DropAll(ctx context.Context) error {
 	}
 	defer db.keyspaces.turn.Leave()
 	return commitBatch(ctx, db, func(b *Batch) error {
-		// Clipped: the list is shared, and append must not write behind its end.
-		for _, k := range append(slices.Clip(db.keyspaces.sortedByName()), db.main) {
-			if err := b.In(k).DeleteRange(nil, nil); err != nil {
+		for ks := range db.Keyspaces() {
+			if err := b.In(ks).DeleteRange(nil, nil); err != nil {
 				return err
 			}
 		}
-		return nil
+		return b.DeleteRange(nil, nil)
 	})
 }

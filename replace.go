@@ -21,9 +21,9 @@ import (
 // them open, ErrInvalid for directories with two parents, and ErrUnsupported where the system can't
 // exchange directories: it can on Linux and macOS, on most file systems. After these errors nothing
 // has changed.
-func Replace(dir, fresh string) error { return replace(vfs.OS(), dir, fresh) }
+func Replace(dir, fresh string) error { return replaceStore(vfs.OS(), dir, fresh) }
 
-func replace(fsys vfs.FS, dir, fresh string) (err error) {
+func replaceStore(fsys vfs.FS, dir, fresh string) (err error) {
 	// ".", ".." and links are names of directories that have others, too: what is exchanged is a
 	// name in a parent.
 	dir, fresh = filepath.Clean(dir), filepath.Clean(fresh)

@@ -122,7 +122,7 @@ func TestReplaceCrashes(t *testing.T) {
 	storeOf(t, fs.Mem, "/data/new", "new")
 	fs.clones = nil
 	for range 21 { // an odd number
-		must(t, replace(fs, "/data/store", "/data/new"))
+		must(t, replaceStore(fs, "/data/store", "/data/new"))
 	}
 	found := map[string]int{}
 	for _, m := range fs.clones {
@@ -158,7 +158,7 @@ func inPlace(t *testing.T, fs vfs.FS, backup []byte, dir string) {
 	remove()
 	_, err := Restore(t.Context(), bytes.NewReader(backup), Options{Dir: fresh, FS: fs})
 	must(t, err)
-	must(t, replace(fs, dir, fresh))
+	must(t, replaceStore(fs, dir, fresh))
 	remove()
 }
 

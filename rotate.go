@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/version/manifest"
 )
@@ -40,7 +39,7 @@ type RotateOptions struct {
 // from that, and ErrReadOnly. With 64 data keys in use, Rewrite first rewrites what is under old
 // ones, and then all.
 func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return err
 	}
 	return db.engine.Keys.Rotate(ctx, engine.Rotation{Keys: o.Keys, Rewrite: o.Rewrite, Master: o.Master})
@@ -59,8 +58,8 @@ func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
 // history of the default keyspace that KeyspaceDefaults.Versions doesn't keep.
 func EncryptStore(ctx context.Context, o Options) error {
 	keys := o.Keys
-	if ctx == nil {
-		return errNilContext
+	if err := checkContext(ctx); err != nil {
+		return err
 	}
 	if keys == nil || o.Mode != ReadWrite {
 		return fmt.Errorf("encrypt %s: %w: it wants Keys, and Mode ReadWrite", o.Dir, ErrInvalid)
@@ -78,17 +77,13 @@ func EncryptStore(ctx context.Context, o Options) error {
 	}
 	if err == nil {
 		if err = db.Flush(ctx); err == nil {
-			// A Flush whose work others have done asks no context.
-			err = errs.Ended(ctx)
-		}
-		if err == nil {
-			op.options.Keys = keys
-			db.atEnd = func() error { return manifest.EncryptStore(op.manifestOptions()) }
+			op.options.Keys, op.at.Keys = keys, op.openKeyring
+			db.atEnd = func() error { return manifest.EncryptStore(op.at) }
 		}
 		err = errors.Join(err, db.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("encrypt %s: %w", op.dir, err)
+		return fmt.Errorf("encrypt %s: %w", op.at.Dir, err)
 	}
 	return nil
 }

@@ -39,13 +39,13 @@ type SalvageSummary = report.Salvage
 // is something under the name to.Dir, ErrNotExist if from.Dir has no file of a store, ErrKey if
 // from.Keys don't fit the old store, and ErrFormat for a store of another format.
 func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError)) (SalvageSummary, error) {
-	if ctx == nil {
-		return SalvageSummary{}, errNilContext
+	if err := checkContext(ctx); err != nil {
+		return SalvageSummary{}, err
 	}
 	to = to.inForce()
-	err := to.validate()
+	err := to.validateStore()
 	if err == nil {
-		err = refusal([]check{
+		err = firstRefusal([]check{
 			{from.InMemory || from.Dir == "", "Dir", "must name the store to read"},
 			{to.InMemory || to.Mode != ReadWrite || to.MustExist, "Mode", "must be that of a new store on a disk"},
 			{to.ValueDir != "" && !vfs.Same(fileSystem(to.FS), to.ValueDir, to.Dir), "ValueDir", "is not possible for a salvaged store"},
@@ -61,7 +61,7 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 	old := filename.Store{FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir}
 	sum, err := salvage.Run(ctx, old, keyring.Within(ctx, from.Keys), salvage.Target{
 		Store: filename.Store{FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), UUID: uuid, Seed: seed},
-		Keys:  keyring.Within(ctx, to.Keys), Now: newClock(to.Now).now().UnixMilli(),
+		Keys:  keyring.Within(ctx, to.Keys), Now: newReporter(userFuncs{clock: to.Now}).clockTime().UnixMilli(),
 		SegmentBytes: to.Tuning.SegmentSize, RunFileBytes: to.Tuning.RunFileSize, Memory: to.MemoryLimit,
 		Defaults: recordedOptions(&to.KeyspaceDefaults),
 	}, report)

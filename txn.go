@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/txn/commit"
@@ -35,7 +37,7 @@ type TxnOptions struct {
 	Retries    int        // how often UpdateContext runs its function again after ErrConflict; none with ReadAt; 0 = DefaultRetries, <0 = none
 }
 
-func (o *TxnOptions) validate() error {
+func (o *TxnOptions) validateTxn() error {
 	switch {
 	case o.Isolation > LastWriterWins:
 		return &OptionError{Field: "Isolation", Reason: "is unknown"}
@@ -116,21 +118,21 @@ type txnExtra struct {
 	cleanup runtime.Cleanup // runs leak.release when the transaction is garbage
 }
 
-// usable returns nil while the transaction is open and the keyspace that t addresses can be
+// checkAddressed returns nil while the transaction is open and the keyspace that t addresses can be
 // used. Else it returns the error for the caller.
-func (t *Txn) usable() error {
-	if err := t.transaction.usable(); err != nil {
+func (t *Txn) checkAddressed() error {
+	if err := t.transaction.checkActive(); err != nil {
 		return err
 	}
-	// Not Keyspace.usable: a keyspace that was dropped after the transaction began is still read as
+	// Not Keyspace.checkExists: a keyspace that was dropped after the transaction began is still read as
 	// it was.
 	return t.keyspace.refused
 }
 
-// usable returns nil while the transaction is open. Else it returns the reason: the transaction
+// checkActive returns nil while the transaction is open. Else it returns the reason: the transaction
 // has ended, the store was closed, or the context has ended. The nil transaction is that of a zero
 // Txn.
-func (t *transaction) usable() error {
+func (t *transaction) checkActive() error {
 	switch {
 	case t == nil:
 		return ErrTxnDone
@@ -163,7 +165,7 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 	if t.transaction == nil || t.keyspace == ks {
 		return t
 	}
-	s := t.address(ks)
+	s := t.addressKeyspace(ks)
 	if s == t.keyspace {
 		return t
 	}
@@ -175,19 +177,19 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 	return &Txn{t.transaction, s}
 }
 
-// address returns ks; nil is the default keyspace. If the transaction can't
+// addressKeyspace returns ks; nil is the default keyspace. If the transaction can't
 // use ks, it returns a stand-in that makes each call return the reason (refusing).
-func (t *transaction) address(ks *Keyspace) *Keyspace {
-	s := addressed(t.db, ks)
+func (t *transaction) addressKeyspace(ks *Keyspace) *Keyspace {
+	s := resolveKeyspace(t.db, ks)
 	switch {
-	case t.usable() != nil: // the pin may be gone; later calls return usable's error
+	case t.checkActive() != nil: // the pin may be gone; later calls return that error
 	case s.refused != nil:
 	case s.absentFrom(t.pin):
-		return refusing(ErrKeyspaceNotFound)
+		return refusingKeyspace(ErrKeyspaceNotFound)
 	// Begin can't ask this: it fails only if no keyspace has the version, as each retains history
 	// by its own options.
 	case t.readAt && t.at < t.pin.FloorOf(s.at.ID):
-		return refusing(ErrVersionGone)
+		return refusingKeyspace(ErrVersionGone)
 	}
 	return s
 }
@@ -197,7 +199,7 @@ func (t *transaction) address(ks *Keyspace) *Keyspace {
 // ErrClosed, the error of the transaction's context, a *CorruptionError for damage, and ErrRefused
 // if the disk can't be read.
 func (t *Txn) Get(key []byte) (item *Item, err error) {
-	r, stored, err := t.find(key)
+	r, stored, err := t.findKey(key)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +215,7 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 // Has reports whether key has a value. It does not read the value. Its errors are those of Get,
 // without ErrKeyNotFound.
 func (t *Txn) Has(key []byte) (found bool, err error) {
-	_, _, err = t.find(key)
+	_, _, err = t.findKey(key)
 	return wasFound(err)
 }
 
@@ -225,12 +227,12 @@ func wasFound(err error) (bool, error) {
 	return err == nil, err
 }
 
-// find looks key up, first in the pending writes, then in the pinned View. If the transaction is
+// findKey looks key up, first in the pending writes, then in the pinned View. If the transaction is
 // Serializable, it adds the key to the read set, whether found or not. Result and stored key lie in
 // memory of the transaction, which the next call reuses unless they are marked as used. So absent
 // keys cost none.
-func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
-	if err := t.usable(); err != nil {
+func (t *Txn) findKey(key []byte) (r *result, stored []byte, err error) {
+	if err := t.checkAddressed(); err != nil {
 		return nil, nil, err
 	}
 	if err := checkKey(key); err != nil {
@@ -238,7 +240,7 @@ func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
 	}
 	// It also covers the copy of key, which may itself be a slice of a mapped file.
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	r, stored = t.scratch(key)
+	r, stored = t.scratchItem(key)
 	found := false
 	h := checksum.HashKey(t.db.seed, stored)
 	// Own writes hide what is committed. A key that is found there needs no conflict check:
@@ -254,14 +256,14 @@ func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
 		}
 	}
 	if !found {
-		found, err = t.lookup(stored, h, &r.entry)
+		found, err = t.lookupStored(stored, h, &r.entry)
 	}
 	// The View returns deletes and expired entries as it does others: they end a lookup, as they
 	// hide what lies in older places.
 	switch e := &r.entry; {
 	case err != nil:
 		return nil, nil, err
-	case !found, e.Kind == entry.Delete, e.Expires != 0 && !e.Live(t.now()):
+	case !found, e.Kind == entry.Delete, e.Expires != 0 && !e.Live(t.expiryNow()):
 		return nil, nil, ErrKeyNotFound
 	}
 	return r, stored, nil
@@ -271,8 +273,8 @@ func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
 // twice would slow a read down.
 const sampleReads = 256
 
-// lookup gets a stored key from the pinned View, and measures every 256th call.
-func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, error) {
+// lookupStored gets a stored key from the pinned View, and measures every 256th call.
+func (t *transaction) lookupStored(stored []byte, h uint64, e *entry.Entry) (bool, error) {
 	t.gets++
 	// Most transactions have fewer than 256 gets. If each counted from zero, none of theirs would
 	// ever be measured.
@@ -281,9 +283,9 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 		runtime.KeepAlive(t) // a leaked transaction must not end during its last call
 		return found, err
 	}
-	begin := monotonic(t.db)
+	begin := sinceOpen(t.db)
 	found, err := t.pin.Get(stored, h, e)
-	t.db.counters.read.observe(monotonic(t.db) - begin)
+	t.db.counters.read.addDuration(sinceOpen(t.db) - begin)
 	return found, err
 }
 
@@ -296,9 +298,9 @@ func (t *transaction) readSeparated(e *entry.Entry, dst []byte, lend bool) (valu
 	return t.pin.ReadValue(e.Key, e, dst, lend)
 }
 
-// now returns the time for expiry. It reads the clock once for each transaction, so that
+// expiryNow returns the time for expiry. It reads the clock once for each transaction, so that
 // all its reads agree on what has expired.
-func (t *transaction) now() uint64 {
+func (t *transaction) expiryNow() uint64 {
 	if now := t.clock.Load(); now != 0 {
 		return now
 	}
@@ -309,17 +311,17 @@ func (t *transaction) now() uint64 {
 
 // writeTime returns the time from which a time to live counts: that of the write. It is never
 // before the transaction's own time, by which its reads may see the entry.
-func (t *transaction) writeTime() uint64 { return max(t.now(), t.db.now()) }
+func (t *transaction) writeTime() uint64 { return max(t.expiryNow(), t.db.now()) }
 
 // expiryClock lets scans ask the transaction for its time for expiry.
 type expiryClock transaction
 
 // Now returns the transaction's time for expiry.
-func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
+func (c *expiryClock) Now() uint64 { return (*transaction)(c).expiryNow() }
 
-// lends notes that the user gets memory of the pin. If the transaction leaks after that, its
-// View must stay, as the user may still read the memory (view.Pin.ReleaseLeaked).
-func (t *transaction) lends() {
+// noteLent notes that the user gets memory of the pin. If the transaction leaks after that, its
+// View must stay, as the user may still read the memory (view.Pin.Keep).
+func (t *transaction) noteLent() {
 	// With CopyValues the user has copies only, so even after a leak nobody can still look at the
 	// View's memory.
 	if t.extra != nil && t.extra.leak != nil && !t.db.opts.CopyValues {
@@ -345,17 +347,17 @@ func (t *Txn) Delete(key []byte) error {
 }
 
 func (t *Txn) addWrite(e *Entry, kind entry.Kind) error {
-	if err := t.takes(); err != nil {
+	if err := t.checkUpdate(); err != nil {
 		return err
 	}
 	// Writes may go to files here, and the end of the transaction's context must end that too.
 	ctx := t.Context()
-	return t.writes.wrote(ctx, t.db, t.writes.addWrite(ctx, t.db, t.keyspace, e, kind, t.writeTime))
+	return t.writes.finishWrite(ctx, t.db, t.writes.addWrite(ctx, t.keyspace, e, kind, t.writeTime))
 }
 
-// takes returns nil if the transaction can write to its keyspace.
-func (t *Txn) takes() error {
-	if err := t.usable(); err != nil {
+// checkUpdate returns nil if the transaction can write to its keyspace.
+func (t *Txn) checkUpdate() error {
+	if err := t.checkAddressed(); err != nil {
 		return err
 	}
 	if t.writes == nil {
@@ -390,15 +392,15 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 	if t.managed && t.active.Load() {
 		return errManaged
 	}
-	if t.nested() {
+	if t.refuseNestedEnd() {
 		return errNestedMove
 	}
-	return t.commit(ctx)
+	return t.commitTxn(ctx)
 }
 
-func (t *transaction) commit(ctx context.Context) error {
+func (t *transaction) commitTxn(ctx context.Context) error {
 	// The caller expects the transaction to have ended, whatever is returned.
-	if err := t.usable(); err != nil {
+	if err := cmp.Or(t.checkActive(), errs.Ended(ctx)); err != nil {
 		t.discardWrites()
 		return err
 	}
@@ -422,9 +424,9 @@ func (t *transaction) commit(ctx context.Context) error {
 		Written:   w.written,
 		Addressed: w.addressed,
 	}
-	v, err := w.commit(ctx, t.db, c, t.synced)
+	v, err := w.commitWrites(ctx, t.db, c, t.synced)
 	if err != nil {
-		return explained(err, &c)
+		return explainRefusal(err, &c)
 	}
 	t.committed = v
 	return nil
@@ -435,21 +437,21 @@ func (t *transaction) commit(ctx context.Context) error {
 // given to Update, Update commits nothing and returns ErrTxnDone. For a nil Txn, which Begin
 // returns with an error, it does nothing; nor does it in the Filter of an iterator of an update.
 func (t *Txn) Discard() {
-	if t != nil && t.transaction != nil && !t.nested() {
+	if t != nil && t.transaction != nil && !t.refuseNestedEnd() {
 		t.discardWrites()
 	}
 }
 
-// nested reports whether a Filter asks for the end of an update, whose iterators can't end in the
+// refuseNestedEnd reports whether a Filter asks for the end of an update, whose iterators can't end in the
 // middle of a move. Those of a read-only transaction hold what they read by themselves.
-func (t *transaction) nested() (nested bool) {
+func (t *transaction) refuseNestedEnd() (nested bool) {
 	if !t.active.Load() || t.writes == nil {
 		return false
 	}
 	for it := t.open; it != nil; it = it.next {
 		// In this order, and without leaving the loop early: the call also notes the error in each
 		// iterator whose filter asks.
-		nested = it.nested() || nested
+		nested = it.refuseNested() || nested
 	}
 	return nested
 }
@@ -503,7 +505,7 @@ func (t *transaction) closeIterators() {
 	defer t.mu.Unlock()
 	for it := t.open; it != nil; it = t.open {
 		t.pin.AddReference()
-		runtime.AddCleanup(it, (*orphan).release, it.orphaned())
+		runtime.AddCleanup(it, (*orphan).releaseOrphan, it.makeOrphan())
 	}
 }
 

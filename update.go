@@ -16,21 +16,21 @@ import (
 // has handed out is valid until fn returns. It returns ErrClosed if the store is closed, and
 // ErrInvalid for a nil fn.
 func (db *DB) View(fn func(txn *Txn) error) error {
-	return db.main.view(context.Background(), TxnOptions{}, fn)
+	return db.main.viewWith(context.Background(), TxnOptions{}, fn)
 }
 
 // ViewContext is View with options; o.Update is ignored. When ctx ends, the transaction's
 // methods return its error. The errors for o are those of Begin.
 func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
-	return db.main.view(ctx, o, fn)
+	return db.main.viewWith(ctx, o, fn)
 }
 
 // View is DB.View with a transaction that addresses the keyspace.
 func (k *Keyspace) View(fn func(txn *Txn) error) error {
-	return k.view(context.Background(), TxnOptions{}, fn)
+	return k.viewWith(context.Background(), TxnOptions{}, fn)
 }
 
-func (k *Keyspace) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+func (k *Keyspace) viewWith(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = false
 	t, err := k.beginFor(ctx, &o, fn)
 	if err != nil {
@@ -54,22 +54,22 @@ func (k *Keyspace) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) err
 // function or commit does not hold up others. fn must not wait for another Update of what it has
 // read.
 func (db *DB) Update(fn func(txn *Txn) error) error {
-	return db.main.update(context.Background(), TxnOptions{}, fn)
+	return db.main.updateWith(context.Background(), TxnOptions{}, fn)
 }
 
 // Update is DB.Update with a transaction that addresses the keyspace.
 func (k *Keyspace) Update(fn func(txn *Txn) error) error {
-	return k.update(context.Background(), TxnOptions{}, fn)
+	return k.updateWith(context.Background(), TxnOptions{}, fn)
 }
 
 // UpdateContext is Update with options; o.Update is ignored. When ctx ends, the methods of the
 // transaction, and the waits between two runs, return its error. The errors for o are those of
 // Begin.
 func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
-	return db.main.update(ctx, o, fn)
+	return db.main.updateWith(ctx, o, fn)
 }
 
-func (k *Keyspace) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+func (k *Keyspace) updateWith(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = true
 	retries := o.Retries
 	switch {
@@ -124,7 +124,7 @@ func (k *Keyspace) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *T
 	if err := fn(t); err != nil {
 		return nil, err
 	}
-	err = t.commit(t.Context())
+	err = t.commitTxn(t.Context())
 	// Not errors.As on the error of fn: only a refusal of this commit may run fn again.
 	refused, _ := err.(*ConflictError)
 	return refused, err
@@ -199,7 +199,7 @@ func entryOf(fn func(*Txn) error) uintptr {
 // beginFor begins a transaction for fn, which addresses the keyspace. The caller ends it; fn can't
 // commit it.
 func (k *Keyspace) beginFor(ctx context.Context, o *TxnOptions, fn func(*Txn) error) (*Txn, error) {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return nil, err
 	}
 	if fn == nil {
@@ -217,17 +217,14 @@ func (k *Keyspace) beginFor(ctx context.Context, o *TxnOptions, fn func(*Txn) er
 
 // beginTxn begins a transaction. origin is the program counter to report if it stays open long.
 func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn, error) {
-	if err := o.validate(); err != nil {
+	if err := o.validateTxn(); err != nil {
 		return nil, err
 	}
-	if err := readable(ctx, db); err != nil {
+	if err := checkRead(ctx, db); err != nil {
 		return nil, err
 	}
 	if o.Update && db.commits == nil {
 		return nil, ErrReadOnly
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
 	}
 	// A context that never ends need not be checked by every call.
 	// Other contexts that never end may have values, which Txn.Context must return.
@@ -251,13 +248,13 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 		t.writes.limit = db.opts.txnMemory(o.MaxMemory)
 		t.writes.reads.Seed = db.seed
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
-		t.synced = db.opts.synced(o.Durability)
+		t.synced = db.opts.isSynced(o.Durability)
 	}
 	t.phase = uint16(rand.Uint32())
 	t.active.Store(true)
 	// Another keyspace may have history of this version that the default one lacks.
 	if t.readAt {
-		t.keyspace = t.address(nil)
+		t.keyspace = t.addressKeyspace(nil)
 	}
 	return t, nil
 }

@@ -75,12 +75,10 @@ func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	// stay in their order.
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.usableLocked(); err != nil {
+	if err := w.checkWriterLocked(); err != nil {
 		return err
 	}
-	// Not addWrite, which may move a full group to files: that would be committed alone and synced.
-	// It is handed over below instead.
-	if err := w.filling.addInMemory(e, kind); err != nil {
+	if err := w.filling.addWrite(e, kind); err != nil {
 		return err
 	}
 	if w.filling.Size() >= min(writerGroup, max(w.db.opts.Tuning.MemtableSize/16, minMemtableSize)) {
@@ -89,8 +87,8 @@ func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	return nil
 }
 
-// usableLocked returns nil while writes are taken.
-func (w *Writer) usableLocked() error {
+// checkWriterLocked returns nil while writes are taken.
+func (w *Writer) checkWriterLocked() error {
 	switch {
 	case w.db == nil:
 		return ErrClosed
@@ -118,7 +116,7 @@ func (w *Writer) handOverLocked(n int64) {
 	full := w.filling
 	w.filling, w.idle = w.idle, nil
 	// On a goroutine of its own, as the caller goes on to fill the next group meanwhile. Close
-	// waits for it, unless there was an error.
+	// waits for it.
 	go w.commitGroup(full)
 }
 
@@ -142,7 +140,7 @@ func (w *Writer) commitGroup(b *Batch) {
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.usableLocked(); err != nil {
+	if err := w.checkWriterLocked(); err != nil {
 		return err
 	}
 	return w.flushLocked()
@@ -150,16 +148,17 @@ func (w *Writer) Flush() error {
 
 // flushLocked commits what was written so far, and waits for it.
 func (w *Writer) flushLocked() error {
-	last := w.number - 1
-	if w.filling.Len() > 0 {
-		last = w.number
-		w.handOverLocked(last)
+	last := w.number
+	if w.filling.Len() == 0 {
+		last--
 	}
-	// Not for what is handed over meanwhile: beside busy writers Flush would never return.
-	for w.committed < last && w.err == nil {
+	w.handOverLocked(last)
+	// Also after an error, as a group that is under way may still be written. But not for what is
+	// handed over meanwhile: beside busy writers Flush would never return.
+	for w.committed < min(last, w.number-1) {
 		w.changed.Wait()
 	}
-	if w.err != nil || !w.db.opts.synced(DefaultDurability) {
+	if w.err != nil || !w.db.opts.isSynced(DefaultDurability) {
 		return w.err
 	}
 	// The groups were committed without a sync: one at the end serves them all. The

@@ -46,7 +46,7 @@ func TestMemoryOfWrites(t *testing.T) {
 		w := new(writes)
 		grow(w)
 		w.returnToPool()
-		if got := w.memory(); got <= pending.MaxPooled {
+		if got := w.memoryBytes(); got <= pending.MaxPooled {
 			t.Errorf("%s: %d bytes of memory", name, got)
 		}
 	}

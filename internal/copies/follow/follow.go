@@ -81,12 +81,40 @@ func New(c Config) *Follower {
 	return f
 }
 
-// A Refresh that fails is tried again for about half a second, as the writer may have changed the
-// files meanwhile.
+// What fails because the writer changes the files meanwhile is tried again for about a second. Tries
+// are counted, and not the time: a process that was stopped for a second between two reads must try
+// again, too.
 const (
-	attempts  = 20
+	attempts  = 30
 	mostPause = 40 * time.Millisecond
 )
+
+// TryAgain calls fn, which reads files that another process may be writing, until it succeeds or
+// another attempt would fail in the same way.
+func TryAgain(ctx context.Context, fn func() error) error {
+	pause := time.Millisecond
+	for try := 1; ; try++ {
+		if err := errs.Ended(ctx); err != nil {
+			return err
+		}
+		// A file that is being written can look damaged, or may have been removed between two reads.
+		if err := fn(); err == nil || isFinal(err) || try == attempts {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// isFinal reports whether another attempt would fail in the same way. An absent key is not final:
+// the writer removes a data key once nothing is under it, so the manifest that was read is old.
+func isFinal(err error) bool {
+	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) || errors.Is(err, errs.ErrInvalid) ||
+		errors.Is(err, errs.ErrUnsupported) || errors.Is(err, errs.ErrNotExist) || errors.Is(err, errs.ErrClosed)
+}
 
 // errMoved says that the manifest tells of other data than before the journal was read.
 var errMoved = errors.New("the manifest has gone on")
@@ -112,34 +140,22 @@ func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.Segme
 	defer f.c.Keys(ctx)()
 	f.ctx = ctx
 	defer f.closeOpened()
-	pause := time.Millisecond
-	for try := 1; ; {
-		err := errs.Ended(ctx)
-		if err == nil && f.c.Views.Closed() {
-			err = errs.ErrClosed
+	var result error
+	err := TryAgain(ctx, func() error {
+		err := errMoved
+		for err == errMoved { // what was read and opened is kept, so there is less to do next time
+			err = f.refreshOnce()
 		}
 		if err != nil {
 			return err
 		}
-		switch err = f.refresh(); {
-		case err == nil:
-			// A segment was removed before fn could open it: what it had is in runs now.
-			if err = fn(f.journal.Segments()); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		case err == errMoved:
-			continue // what was read and opened is kept, so there is less to do next time
-		case isFinal(err):
-			return err
+		// A segment was removed before fn could open it: what it had is in runs now.
+		if result = fn(f.journal.Segments()); errors.Is(result, fs.ErrNotExist) {
+			return result
 		}
-		// The writer may have removed or replaced a file between two reads.
-		if try == attempts {
-			return err
-		}
-		try++
-		waitFor(ctx, pause)
-		pause = min(2*pause, mostPause)
-	}
+		return nil
+	})
+	return cmp.Or(err, result)
 }
 
 // closeOpened closes the files that were opened for a View that was not installed, and forgets the
@@ -150,22 +166,14 @@ func (f *Follower) closeOpened() {
 	f.opened = view.View{}
 }
 
-// waitFor waits for a pause, or until ctx ends.
-func waitFor(ctx context.Context, pause time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
+// refreshOnce is one attempt of Refresh.
+func (f *Follower) refreshOnce() error {
+	if err := errs.Ended(f.ctx); err != nil {
+		return err
 	}
-}
-
-// isFinal reports whether another attempt would fail in the same way. An absent key is not final:
-// the writer removes a data key once nothing is under it, so the manifest that was read is old.
-func isFinal(err error) bool {
-	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
-}
-
-// refresh is one attempt of Refresh.
-func (f *Follower) refresh() error {
+	if f.c.Views.Closed() {
+		return errs.ErrClosed
+	}
 	if err := f.c.Log.Refresh(); err != nil {
 		return err
 	}
@@ -191,7 +199,7 @@ func (f *Follower) refresh() error {
 	if err != nil {
 		return err
 	}
-	f.install(next)
+	f.installView(next)
 	return nil
 }
 
@@ -330,8 +338,8 @@ func (f *Follower) newestRead(l *layout.Layout) entry.Version {
 	return max(l.LastVersion(), f.journal.End().LastVersion)
 }
 
-// install makes next the current View, and publishes its newest version.
-func (f *Follower) install(next *view.View) {
+// installView makes next the current View, and publishes its newest version.
+func (f *Follower) installView(next *view.View) {
 	for _, t := range f.tables {
 		t.held = true
 		next.Tables = append(next.Tables, t.Table)
@@ -362,29 +370,31 @@ func (f *Follower) Close() {
 }
 
 // Verify checks SUPER and the manifest as they are now, as manifest.Log.Verify does. It tries
-// again while they are damaged, for 20 ms or more, as the writer may be writing them.
+// again while they are damaged, for a second, as the writer may be writing them.
 func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) error {
 	if err := f.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer f.turn.Leave()
 	defer f.c.Keys(ctx)()
-	for try := 1; ; try++ {
-		if err := errs.Ended(ctx); err != nil {
-			return err
-		}
-		var found []*errs.Corruption
+	var found []*errs.Corruption
+	err := TryAgain(ctx, func() error {
+		found = nil
+		add := func(c *errs.Corruption) { found = append(found, c) }
 		err := f.c.Log.Refresh()
 		if err == nil {
-			err = f.c.Log.Verify(func(c *errs.Corruption) { found = append(found, c) })
+			err = f.c.Log.Verify(add)
 		}
-		// What the writer was writing will be complete next time.
-		if err == nil && len(found) == 0 || try == attempts {
-			for _, c := range found {
-				report(c)
-			}
-			return view.ReportDamage(err, report)
+		if err = view.ReportDamage(err, add); err == nil && len(found) > 0 {
+			return found[0] // what the writer was writing will be complete next time
 		}
-		waitFor(ctx, time.Millisecond)
+		return err
+	})
+	if !errors.Is(err, errs.ErrCorrupt) {
+		return err
 	}
+	for _, c := range found {
+		report(c)
+	}
+	return nil
 }

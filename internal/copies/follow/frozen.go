@@ -36,15 +36,13 @@ type Source struct {
 // Freeze returns the store as of its newest version. Call release when the files are not needed
 // any more.
 func (c *Source) Freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
-	make := func(unflushed []journal.SegmentInfo) error {
+	if c.Follower == nil {
+		return c.freezeNow(ctx, c.Unflushed)
+	}
+	err = c.Follower.During(ctx, func(unflushed []journal.SegmentInfo) (err error) {
 		s, release, err = c.freezeNow(ctx, unflushed)
 		return err
-	}
-	if c.Follower != nil {
-		err = c.Follower.During(ctx, make)
-	} else {
-		err = make(c.Unflushed)
-	}
+	})
 	return s, release, err
 }
 
@@ -82,11 +80,11 @@ func (c *Source) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo)
 	}
 	f.files.CountFrom(names, f.layout)
 	if c.Follower != nil {
-		f.hold()
+		f.holdFiles()
 	}
 	visible := c.Views.Visible()
 	for _, t := range slices.Backward(f.view.Tables) { // oldest first
-		if err := f.flush(ctx, t, visible); err != nil {
+		if err := f.freezeTable(ctx, t, visible); err != nil {
 			return s, nil, err
 		}
 	}
@@ -111,29 +109,29 @@ func (c *Source) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo)
 	return s, release, nil
 }
 
-// hold has the copy read the files that the View has open: the writer may remove their names. So a
+// holdFiles has the copy read the files that the View has open: the writer may remove their names. So a
 // copy needs no descriptors of its own.
-func (f *frozen) hold() {
+func (f *frozen) holdFiles() {
 	for _, r := range f.view.Runs {
 		for _, file := range r.Held() {
-			f.fs.hold(file)
+			f.fs.holdFile(file)
 		}
 	}
 	for _, s := range f.view.Segments.Files {
 		if s.Moved != nil {
-			f.fs.hold(s.Moved.Held())
+			f.fs.holdFile(s.Moved.Held())
 		} else {
-			f.fs.hold(s.Held())
+			f.fs.holdFile(s.Held())
 		}
 	}
 	for _, s := range f.unflushed {
-		f.fs.end(f.Path(filename.New(filename.Journal, s.File)), s.Offset)
+		f.fs.limitFile(f.Path(filename.New(filename.Journal, s.File)), s.Offset)
 	}
 }
 
-// flush adds a memtable to the layout: a run in memory, and each journal segment that has live
+// freezeTable adds a memtable to the layout: a run in memory, and each journal segment that has live
 // values, up to where it was read. All versions stay: which ones go is for the writer to say.
-func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version) error {
+func (f *frozen) freezeTable(ctx context.Context, t *view.Table, visible entry.Version) error {
 	if t.Last == 0 {
 		return nil // it is empty
 	}

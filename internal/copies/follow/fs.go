@@ -9,7 +9,7 @@ import (
 
 // fileSystem is the file system of the copy. It has files of the store that the View holds open, so
 // that they can be read after the writer has removed them, and up to where they ended at that time.
-// Files that are created are in memory only. It changes nothing on the disk. hold and end are called
+// Files that are created are in memory only. It changes nothing on the disk. holdFile and limitFile are called
 // before the others, which may run together.
 type fileSystem struct {
 	vfs.FS
@@ -22,11 +22,13 @@ func newFileSystem(fsys vfs.FS) *fileSystem {
 	return &fileSystem{FS: fsys, made: vfs.NewMem(), held: make(map[string]heldFile)}
 }
 
-// hold adds a file that the View keeps open.
-func (f *fileSystem) hold(file vfs.File) { f.held[file.Name()] = heldFile{file, -1} }
+// holdFile adds a file that the View keeps open.
+func (f *fileSystem) holdFile(file vfs.File) { f.held[file.Name()] = heldFile{file, -1} }
 
-// end says where a file that is held ends.
-func (f *fileSystem) end(path string, size int64) { f.held[path] = heldFile{f.held[path].File, size} }
+// limitFile says where a file that is held ends.
+func (f *fileSystem) limitFile(path string, size int64) {
+	f.held[path] = heldFile{f.held[path].File, size}
+}
 
 // Create makes a file in memory.
 func (f *fileSystem) Create(path string) (vfs.File, error) {

@@ -63,6 +63,40 @@ func withOpen(mode brock.OpenMode, call func(ctx context.Context, db *brock.DB, 
 	}
 }
 
+// TestEndedContexts: a call whose context has ended before returns its error, whatever it has to do:
+// also one that has nothing to do.
+func TestEndedContexts(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, brock.Options{})
+	ks := storetest.OpenKeyspace(t, db, "k")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	txn := assert.Must(db.Begin(t.Context(), brock.TxnOptions{Update: true}))
+	batch := db.NewBatch()
+	cancel(errors.New("the cause"))
+	for name, err := range map[string]error{
+		"Begin":             assert.ErrorOf(db.Begin(ctx, brock.TxnOptions{})),
+		"View":              db.ViewContext(ctx, brock.TxnOptions{}, func(*brock.Txn) error { return nil }),
+		"Update":            db.UpdateContext(ctx, brock.TxnOptions{}, func(*brock.Txn) error { return nil }),
+		"Txn.CommitContext": txn.CommitContext(ctx),
+		"Batch.Commit":      assert.ErrorOf(batch.Commit(ctx, brock.Synced)),
+		"Sync":              db.Sync(ctx),
+		"Flush":             db.Flush(ctx),
+		"Refresh":           assert.ErrorOf(db.Refresh(ctx)),
+		"DropPrefix":        db.DropPrefix(ctx),
+		"DropAll":           db.DropAll(ctx),
+		"Keyspace.Clear":    ks.Clear(ctx),
+		"Keyspace.Drop":     ks.Drop(ctx),
+		"Writer.Flush":      db.NewWriter(ctx).Flush(),
+		"RotateKey":         db.RotateKey(ctx, brock.RotateOptions{}),
+		"Writer.Close":      db.NewWriter(ctx).Close(),
+	} {
+		assert.Error(t, name, err, context.Canceled)
+	}
+	assert.Error(t, "Txn.Commit afterwards", txn.Commit(), brock.ErrTxnDone)
+	batch.Reset()
+	assert.Must(batch.Commit(t.Context(), brock.Synced))
+}
+
 // TestCancelledAnywhere: the context of a call ends at some operation of the file system. The call
 // succeeds, or returns an error that wraps that of the context, whatever its cause is. Then nothing
 // is in the way of the next call.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/internal/test/kit/assert"
 	"github.com/brockdb/brock/internal/test/kit/storetest"
 	"github.com/brockdb/brock/vfs"
@@ -125,4 +126,26 @@ func TestDropOfAKeyspaceWithRangeDeletes(t *testing.T) {
 		assert.Equal(t, "keys", storetest.ListKeys(txn), "key 0 key 1 key 3 key 8 key 9")
 		return nil
 	}))
+}
+
+// After a Drop that ended in ErrStopped nobody knows whether the keyspace is there. A lookup says
+// so, and returns no keyspace that can't be used. The next Open knows.
+func TestKeyspaceWhoseDropStopped(t *testing.T) {
+	mem := vfs.NewMem()
+	fs := faultfs.New(mem, faultfs.Options{})
+	db := assert.Must(brock.Open(brock.Options{Dir: storetest.Dir, FS: fs}))
+	ks := storetest.OpenKeyspace(t, db, "k")
+	assert.OK(t, ks.Set([]byte("a"), []byte("1")))
+	fs.Inject(faultfs.Fault{Kinds: faultfs.Syncs, Path: "MANIFEST"})
+	assert.Error(t, "Drop", ks.Drop(t.Context()), brock.ErrStopped)
+	fs.Heal()
+	for range 2 {
+		assert.Error(t, "Keyspace", assert.ErrorOf(db.Keyspace("k")), brock.ErrStopped)
+		assert.Error(t, "Keyspace with options", assert.ErrorOf(db.Keyspace("k", brock.KeyspaceOptions{TTL: time.Hour})), brock.ErrStopped)
+		assert.Error(t, "Get", assert.ErrorOf(ks.Get([]byte("a"))), brock.ErrKeyspaceNotFound)
+	}
+	assert.Error(t, "Close", db.Close(), brock.ErrStopped)
+	db = assert.Must(brock.Open(brock.Options{Dir: storetest.Dir, FS: mem.CrashClone(vfs.CrashOptions{})}))
+	assert.OK(t, storetest.OpenKeyspace(t, db, "k").Set([]byte("a"), []byte("2")))
+	assert.OK(t, db.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/internal/test/kit/assert"
+	"github.com/brockdb/brock/internal/test/kit/deadline"
 	"github.com/brockdb/brock/internal/test/kit/storetest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -176,4 +177,53 @@ func TestWriterFlushWaitsForItsOwn(t *testing.T) {
 		synctest.Wait()
 		assert.OK(t, w.Close())
 	})
+}
+
+// TestWriterCloseWaitsAfterAnError: a Flush has failed, as the disk had no room for its sync. Close
+// waits all the same for the group that is being committed meanwhile: once it has returned, the
+// Writer writes nothing more.
+func TestWriterCloseWaitsAfterAnError(t *testing.T) {
+	var armed atomic.Bool
+	syncing, synced := make(chan struct{}), make(chan struct{})
+	writing, written := make(chan struct{}), make(chan struct{})
+	faults := faultfs.New(vfs.NewMem(), faultfs.Options{Before: func(op faultfs.Op) {
+		switch {
+		case !armed.Load() || op.Kind != faultfs.Write:
+		case strings.Contains(op.Path, "MANIFEST"):
+			close(syncing)
+			<-synced
+		case op.Len > 500_000: // the second group
+			armed.Store(false)
+			close(writing)
+			<-written
+		}
+	}})
+	db := storetest.Open(t, brock.Options{Dir: storetest.Dir, FS: faults})
+	// The journal has a segment, which the manifest does not know before the first sync.
+	batch := db.NewBatch()
+	assert.OK(t, batch.Set([]byte("a"), []byte("0")))
+	assert.Must(batch.Commit(t.Context(), brock.Buffered))
+	w := db.NewWriter(t.Context())
+	assert.OK(t, w.Set([]byte("a"), []byte("1")))
+	armed.Store(true)
+	faults.Inject(faultfs.Fault{Kinds: faultfs.Write, Path: "MANIFEST", Err: faultfs.ErrNoSpace, Short: true})
+	flushed, closed := make(chan error, 1), make(chan error, 1)
+	go func() { flushed <- w.Flush() }()
+	deadline.Receive(t, "the first group is being synced", syncing)
+	for i := range 21 { // a group, and nothing behind it
+		assert.OK(t, w.Set(fmt.Append(nil, i), make([]byte, 50_000)))
+	}
+	close(synced)
+	assert.Error(t, "Flush", deadline.Receive(t, "the sync fails", flushed), brock.ErrNoSpace)
+	deadline.Receive(t, "the second group is being written", writing)
+	go func() { closed <- w.Close() }()
+	select {
+	case err := <-closed:
+		t.Errorf("Close has returned %v before the second group was written", err)
+	case <-time.After(50 * time.Millisecond): // it waits
+	}
+	close(written)
+	if !t.Failed() {
+		assert.Error(t, "Close", deadline.Receive(t, "the group is written", closed), brock.ErrNoSpace)
+	}
 }
