@@ -156,7 +156,7 @@ func (r *Run) writeWorkload(b *strings.Builder, sizes []*Table, charts string) {
 	b.WriteString("\n")
 	writeHead(b, "", stores)
 	for i, c := range sizes[0].Columns {
-		if _, same := equalFigure(sizes, i); same || sizes[0].derived(c.Name) {
+		if _, same := equalFigure(sizes, i); same || sizes[0].minor(c.Name) {
 			continue
 		}
 		for _, t := range sizes {
@@ -181,11 +181,11 @@ func (r *Run) writeWorkload(b *strings.Builder, sizes []*Table, charts string) {
 	}
 }
 
-// derived says whether a figure follows from others, as the CPU time of one goroutine from the
-// time of its calls. Such figures are in the data and on the terminal, not in the report.
-func (t *Table) derived(column string) bool {
+// minor says whether a figure is in the data and on the terminal only: it follows from others, as
+// the CPU time of one goroutine from the time of its calls, or tells stores little apart.
+func (t *Table) minor(column string) bool {
 	switch column {
-	case "seconds", "CPU ns/entry":
+	case "seconds", "CPU ns/entry", "allocs/entry":
 		return true
 	case "CPU us/op":
 		return slices.Contains([]string{"firstseek", "get", "miss", "seek", "last"}, t.Workload)
@@ -217,7 +217,7 @@ func (r *Row) measured() bool { return r != nil && r.Error == "" && len(r.Slices
 // equalFigures names the columns in which all stores have the same figure.
 func equalFigures(tables []*Table) (same []string) {
 	for i, c := range tables[0].Columns {
-		if text, ok := equalFigure(tables, i); ok {
+		if text, ok := equalFigure(tables, i); ok && !tables[0].minor(c.Name) {
 			same = append(same, c.Name+" "+text)
 		}
 	}
