@@ -17,7 +17,7 @@ func (r *Run) Markdown(w io.Writer, charts string) error {
 	r.writeMachine(&b)
 	r.writeStores(&b)
 	r.writeOverview(&b, charts)
-	paragraph(&b, "Below: medians, and in brackets the least and the greatest slice. **Bold**: better than the first store's.")
+	paragraph(&b, "Below: medians. **Bold**: better than the first store's. In brackets the least and the greatest slice, where those of a store meet those of the first.")
 	for i, t := range r.Tables {
 		if !slices.ContainsFunc(r.Tables[:i], t.sameWorkload) {
 			r.writeWorkload(&b, slices.DeleteFunc(slices.Clone(r.Tables), func(o *Table) bool { return !t.sameWorkload(o) }), charts)
@@ -241,19 +241,20 @@ func equalFigure(tables []*Table, column int) (text string, ok bool) {
 	return text, rows > 1
 }
 
-// cell is a store's median. The first rated column, which the chart shows too, has the least
-// and the greatest slice.
+// cell is a store's median. The first rated column has the least and the greatest slice too, of
+// the first store and of each whose range meets that of the first: there the medians alone don't
+// say which store is better. The chart shows all ranges.
 func (t *Table) cell(column int, store string) string {
 	row := t.Row(store)
 	if !row.measured() {
 		return ""
 	}
-	s := row.Spread(column)
+	s, first := row.Spread(column), t.Rows[0].Spread(column)
 	text := Number(s.Median)
-	if ratio := t.Columns[column].Ratio(t.Rows[0].Spread(column).Median, s.Median); ratio > 0 && ratio < 1 && !row.Reference {
+	if ratio := t.Columns[column].Ratio(first.Median, s.Median); ratio > 0 && ratio < 1 && !row.Reference {
 		text = "**" + text + "**"
 	}
-	if column == t.rated() && len(row.Slices) > 1 {
+	if column == t.rated() && len(row.Slices) > 1 && s.Min <= first.Max && s.Max >= first.Min {
 		text += " (" + Number(s.Min) + "-" + Number(s.Max) + ")"
 	}
 	return " " + text
