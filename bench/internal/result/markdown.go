@@ -182,13 +182,13 @@ func (r *Run) writeWorkload(b *strings.Builder, sizes []*Table, charts string) {
 }
 
 // minor says whether a figure is in the data and on the terminal only: it follows from others, as
-// the CPU time of one goroutine from the time of its calls, or tells stores little apart.
+// the CPU time of reads that keep one processor or all busy, or tells stores little apart.
 func (t *Table) minor(column string) bool {
 	switch column {
-	case "seconds", "CPU ns/entry", "allocs/entry":
+	case "seconds", "CPU ns/entry", "allocs/entry", "disk MB":
 		return true
 	case "CPU us/op":
-		return slices.Contains([]string{"firstseek", "get", "miss", "seek", "last"}, t.Workload)
+		return slices.Contains([]string{"firstseek", "get", "get16", "miss", "seek", "last", "ycsbC"}, t.Workload)
 	}
 	return false
 }
