@@ -46,7 +46,7 @@ func TestReportFromResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		"docs/report.md": "## load, 1024 B", "docs/charts/overview.svg": "<svg", "docs/charts/load-1024.png": "PNG",
+		"docs/report.md": "## load", "docs/charts/overview.svg": "<svg", "docs/charts/load-1024.png": "PNG",
 		"docs/readme.svg": "<svg", "README.md": "](docs/readme.svg)",
 	} {
 		if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !strings.Contains(string(text), want) {

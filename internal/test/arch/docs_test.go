@@ -186,7 +186,7 @@ func anchors(text string) map[string]bool {
 
 var noAnchor = regexp.MustCompile(`[^\w\- ]`)
 
-var byteRow = regexp.MustCompile(`^\| (\d+) \| (\d+) \|`)
+var byteRow = regexp.MustCompile(`^\| (\d+)(?:–(\d+))? \|`)
 
 // TestByteTablesAreContiguous adds up the byte tables of the documents: each
 // field begins where the one before ends.
@@ -200,18 +200,22 @@ func TestByteTablesAreContiguous(t *testing.T) {
 		for i, line := range strings.Split(text, "\n") {
 			m := byteRow.FindStringSubmatch(line)
 			switch {
-			case strings.HasPrefix(line, "| offset | size |"):
+			// Tables of a header page name the bytes that a kind of file fills in.
+			case strings.HasPrefix(line, "| bytes |") && !strings.HasSuffix(line, "of the header page |"):
 				tables++
 				next = 0
 			case m == nil && !strings.HasPrefix(line, "|"):
 				next = -1
 			case m != nil && next >= 0:
-				offset, _ := strconv.Atoi(m[1])
-				size, _ := strconv.Atoi(m[2])
-				if offset != next {
-					t.Errorf("%s:%d: the field begins at %d, the one before ends at %d", name, i+1, offset, next)
+				first, _ := strconv.Atoi(m[1])
+				last, err := strconv.Atoi(m[2])
+				if err != nil {
+					last = first // one byte
 				}
-				next = offset + size
+				if first != next {
+					t.Errorf("%s:%d: the field begins at %d, the one before ends before %d", name, i+1, first, next)
+				}
+				next = last + 1
 			}
 		}
 	})

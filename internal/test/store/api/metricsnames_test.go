@@ -110,7 +110,10 @@ func TestMetricNamesAreStable(t *testing.T) {
 			!strings.HasSuffix(help, ".") || strings.Contains(help, "|") {
 			t.Errorf("%s, unit %q: %q", name, unit, help)
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", name, unit, kind, help))
+		if unit != "" {
+			kind += ", " + unit
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", name, kind, help))
 	}
 	var m brock.Metrics
 	m.Each(func(name, unit, help string, kind brock.MetricKind, _ float64) {
