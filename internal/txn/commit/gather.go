@@ -112,11 +112,6 @@ func patienceFor(n int) time.Duration { return leastPatience + time.Duration(n)*
 // sleepForMembers sleeps until g is complete. It returns false if the timer has ended the sleep.
 func (p *Pipeline) sleepForMembers(g *group) bool {
 	a := &p.gathering
-	// The last member of an earlier group may have come when its leader did not sleep any more.
-	select {
-	case <-a.full:
-	default:
-	}
 	p.mu.Lock()
 	missing := a.expected - len(g.members)
 	// Set under mu, so that a member that joins from now on sees it and wakes this leader.
@@ -139,8 +134,14 @@ func (p *Pipeline) sleepForMembers(g *group) bool {
 	case <-a.timer.C:
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	// The last member came between the timer and the lock. Its value must be received: left in the
+	// channel, it would wake the leader of a later group at once.
+	late := g.awaited == 0
 	g.awaited = 0
+	p.mu.Unlock()
+	if late {
+		<-a.full
+	}
 	return false
 }
 
@@ -148,6 +149,6 @@ func (p *Pipeline) sleepForMembers(g *group) bool {
 func (p *Pipeline) joinedLocked(g *group) {
 	if len(g.members) == g.awaited {
 		g.awaited = 0
-		p.gathering.full <- struct{}{} // never blocks: a sleep begins without a value, and a group sends one
+		p.gathering.full <- struct{}{} // never blocks: a group sends one value
 	}
 }
