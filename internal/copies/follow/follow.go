@@ -109,10 +109,12 @@ func TryAgain(ctx context.Context, fn func() error) error {
 	}
 }
 
-// isFinal reports whether another attempt would fail in the same way. An absent key is not final:
-// the writer removes a data key once nothing is under it, so the manifest that was read is old.
+// isFinal reports whether another attempt would fail in the same way. An absent key, or one that was
+// taken away (fs.ErrNotExist), is not final: the writer removes a data key once nothing is under it,
+// so the manifest that was read is old.
 func isFinal(err error) bool {
-	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) || errors.Is(err, errs.ErrInvalid) ||
+	refused := errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) && !errors.Is(err, fs.ErrNotExist)
+	return refused || errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrInvalid) ||
 		errors.Is(err, errs.ErrUnsupported) || errors.Is(err, errs.ErrNotExist) || errors.Is(err, errs.ErrClosed)
 }
 
