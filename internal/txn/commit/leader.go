@@ -176,28 +176,16 @@ func (l *leader) writeAlone(a Alone, c Check) (entry.Version, error) {
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}
-	var version entry.Version
-	err := l.publishAlone(func(v entry.Version) error {
-		version = v
-		return a.Commit(v, c)
-	})
-	if err != nil {
+	// If a is refused, nothing was written with v, so the next commit may get it.
+	v := l.last + 1
+	if err := a.Commit(v, c); err != nil {
 		return 0, err
 	}
-	return version, nil
-}
-
-// publishAlone publishes what fn commits as the next version. All earlier commits are durable then.
-func (l *leader) publishAlone(fn func(v entry.Version) error) error {
-	// If it is refused, nothing was written with v, so the next commit may get it.
-	v := l.last + 1
-	if err := fn(v); err != nil {
-		return err
-	}
+	// a.Commit has made all earlier commits durable, too.
 	l.last = v
 	l.durable.Store(uint64(v))
 	l.publishWritten()
-	return nil
+	return v, nil
 }
 
 // publishWritten makes all that was written visible. Readers take their version from the store. visible is only for Sync, so it may lag behind.

@@ -14,7 +14,7 @@ import (
 
 // The format that this release writes. It reads every minor of its major.
 const (
-	FormatMajor = 6
+	FormatMajor = 5
 	FormatMinor = 0
 )
 
