@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/version/layout"
 )
@@ -121,7 +122,11 @@ func (l *keyspaces) ensureLocked(db *DB, name string, o KeyspaceOptions) (*Keysp
 		return nil, ErrKeyspaceNotFound
 	}
 	// The lock is held over the sync, so that a name is created once.
-	if _, err := db.engine.Keyspaces.Create(name, recordedOptions(&o)); err != nil {
+	err := db.commits.CommitEdit(context.Background(), func(v entry.Version) error {
+		_, err := db.engine.Keyspaces.Create(v, name, recordedOptions(&o))
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	l.loadLocked(db)
@@ -225,7 +230,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		k.at.Dropped.Store(false) // the drop was not begun
 		return err
 	}
-	if err := db.engine.Keyspaces.Drop(k.at.ID); err != nil {
+	if err := db.commits.CommitEdit(context.Background(), func(v entry.Version) error { return db.engine.Keyspaces.Drop(v, k.at.ID) }); err != nil {
 		// After ErrStopped nobody knows what the next Open will find.
 		k.at.Dropped.Store(errors.Is(err, ErrStopped))
 		return err

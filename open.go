@@ -337,6 +337,7 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 			SegmentBytes:  o.options.Tuning.SegmentSize,
 			DiskLimit:     o.options.DiskLimit,
 		},
+		Feed: engine.FeedRetention(o.options.FeedRetention),
 		Maintenance: engine.Maintenance{
 			NoClustering: o.options.Maintenance.NoClustering, IdleAfter: o.options.Maintenance.IdleAfter, ScrubEvery: scrubEvery,
 		},

@@ -43,6 +43,8 @@ type Options struct {
 	// memtables. Then a disk that fails later can't end the process; see the package comment.
 	CopyValues bool
 
+	FeedRetention FeedRetention // history that stays for DB.Watch; zero = none
+
 	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, which are not stored: give them to every Open; and defaults of named ones
 	Maintenance      Maintenance     // background work that keeps files small
 	Tuning           Tuning          // sizes for experts; zero fields have good defaults
@@ -127,6 +129,15 @@ const (
 type Retention struct {
 	Versions int           // keep the N newest versions of each key; 0 and 1 = only the latest
 	Age      time.Duration // keep versions that were the newest at most this long ago; 0 = none
+}
+
+// FeedRetention says how much history stays for Watch in the files of the journal, so that a
+// consumer that was away can go on where it was. Zero: none; then only an open Watch holds history.
+// With both fields, history goes as soon as it is beyond one of them. When the disk is full, it goes
+// first. Every Open for writing gives it: one without it drops the history.
+type FeedRetention struct {
+	Age   time.Duration // how old history may be; looked at when something is flushed or compacted
+	Bytes int64         // of files, at most, counted in whole journal segments (Tuning.SegmentSize)
 }
 
 // Maintenance configures the background work by which a store keeps its files
@@ -275,6 +286,8 @@ func (o *Options) validateStore() error {
 		{o.DiskLimit != 0 && o.DiskLimit < minDiskLimit, "DiskLimit", "is below 1 MB"},
 		{o.MemoryLimit < minMemoryLimit, "MemoryLimit", "is below 4 MB"},
 		{!(m.GarbageRatio >= 0.05 && m.GarbageRatio <= 4), "Maintenance.GarbageRatio", "is not between 0.05 and 4"}, // nor NaN
+		{o.FeedRetention.Age < 0, "FeedRetention.Age", "is negative"},
+		{o.FeedRetention.Bytes < 0, "FeedRetention.Bytes", "is negative"},
 		{m.IdleAfter < 0, "Maintenance.IdleAfter", "is negative"},
 		{t.MemtableSize < minMemtableSize, "Tuning.MemtableSize", "is below 64 KB"},
 		{t.MemtableSize > o.MemoryLimit, "Tuning.MemtableSize", "is above MemoryLimit"},

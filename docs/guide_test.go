@@ -177,6 +177,47 @@ func following(ctx context.Context, dir string, key []byte, more func() bool, us
 	return nil
 }
 
+func watching(ctx context.Context, db *brock.DB, position brock.Position, index func(*brock.Change)) error {
+	for commit, err := range db.Watch(ctx, brock.WatchOptions{After: position}) {
+		if err != nil {
+			return err // ErrVersionGone: begin again with Snapshot
+		}
+		for change, err := range commit.Changes() {
+			if err != nil {
+				return err
+			}
+			index(change)
+		}
+		position = commit.Position()
+	}
+	return nil
+}
+
+func TestWatching(t *testing.T) {
+	db, err := brock.Open(brock.Options{InMemory: true})
+	check(t, err)
+	defer db.Close()
+	var position brock.Position
+	for commit, err := range db.Watch(t.Context(), brock.WatchOptions{}) {
+		check(t, err)
+		position = commit.Position()
+		break
+	}
+	check(t, db.Set([]byte("a"), []byte("1")))
+	check(t, db.Delete([]byte("b")))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got []string
+	err = watching(ctx, db, position, func(c *brock.Change) {
+		if got = append(got, c.Kind.String()+" "+string(c.Key)); len(got) == 2 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || strings.Join(got, ", ") != "set a, delete b" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestFollowing(t *testing.T) {
 	dir := t.TempDir()
 	db, err := brock.Open(brock.Options{Dir: dir})

@@ -32,6 +32,7 @@ type Tree struct {
 	PinnedBy      string        `gauge:"pinned" help:"1 while an open transaction keeps replaced data."`
 	PinnedVersion uint64        `gauge:"pinned_version" help:"Oldest version that a transaction still reads; 0 = none."`
 	PinnedFor     time.Duration `gauge:"pinned_time" unit:"s" help:"Time since something that the oldest transaction reads was replaced; 0 = nothing was."`
+	FeedBytes     int64         `gauge:"feed" unit:"By" help:"Files of the history that DB.Watch can read; entries may need them, too."`
 	PinnedBytes   int64         `gauge:"pinned_files" unit:"By" help:"Files that only open transactions need."`
 	OldKeyBytes   int64         `gauge:"old_key" unit:"By" help:"Runs and segments under older data keys than the current one, or plain in an encrypted store."`
 	PinnedMemory  int64         `gauge:"pinned_memory" unit:"By" help:"Memtables that only open transactions need."`

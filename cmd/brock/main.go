@@ -48,6 +48,7 @@ type commands struct {
 	Scan         scanCommand         `cmd:"" help:"List pairs in the order of their keys."`
 	Count        countCommand        `cmd:"" help:"Count pairs."`
 	History      historyCommand      `cmd:"" help:"List the versions of a key that are kept, newest first."`
+	Watch        watchCommand        `cmd:"" help:"Print what is committed, commit by commit, as lines of JSON, while a program writes the store."`
 	Load         loadCommand         `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
 	Dump         dumpCommand         `cmd:"" help:"Write all pairs of all keyspaces in a form that load reads."`
 	Keyspaces    keyspacesCommand    `cmd:"" help:"List, create and drop keyspaces, and change their options."`

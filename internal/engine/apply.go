@@ -109,6 +109,7 @@ func (st *state) completeEdit(edit *layout.Edit, v *view.View, out *compact.Outp
 	// A replay that ends before such an end has met damage. Without the end it could not tell
 	// damage from the torn tail that a crash leaves. The edit is synced anyway.
 	edit.JournalEnds = append(edit.JournalEnds, st.unflushed.journal.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
+	st.feed.retain(edit, l, st.unflushed.segments(), st.unflushed.journal.DurableEnd().Number)
 	return nil
 }
 
@@ -145,6 +146,9 @@ func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) err
 	edit, err := make(st.views.Current().Layout)
 	if err != nil {
 		return err
+	}
+	if !st.feed.isWanted() {
+		edit.FeedCommits = nil
 	}
 	l, err := st.log.Append(edit)
 	if err != nil {

@@ -19,6 +19,7 @@ type Config struct {
 	ReadOnly          bool             // nothing is written, no work is done in the background
 	UpTo              bool             // open up to damage of the journal, as manifest.Options.UpTo
 	Sizes                              // how long files are, and all together
+	Feed              FeedRetention    // history for the change feed
 	Policy            policy.Options   // what stays, and how much garbage
 	Maintenance                        // work that nobody waits for
 	Now               func() time.Time // the clock

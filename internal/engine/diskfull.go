@@ -113,6 +113,9 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		// because they came fast.
 		case len(v.Tables) > 1 || d.flushHelps(v):
 			d.tasks.flush.Kick()
+		// The flusher drops the history of the change feed. Its files go once their last reader has.
+		case (!v.Layout.Feed().Empty() || time.Now().UnixNano()-d.dropped.Load() <= int64(policy.DiskPatience)) && time.Since(begin) <= policy.DiskPatience:
+			d.tasks.flush.Kick()
 		// Other work may take minutes. Its space may also not be enough: better an error than a
 		// wait.
 		case d.promised.Load() == 0 || time.Since(begin) > policy.DiskPatience:
@@ -121,6 +124,8 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		if err := waitFor(ctx, policy.DiskPoll, changed); err != nil {
 			return err
 		}
+		// The edit that has woken this frees disk space only once its files are removed.
+		d.views.ReclaimViews()
 		// No write measures while all wait, and other programs may have freed space.
 		d.measureSpace()
 	}

@@ -30,6 +30,7 @@ type diskSpace struct {
 	promised       atomic.Int64 // bytes that compactions and collections under way will write, at most
 	left           atomic.Int64 // bytes, as last measured; -1 = not known
 	reserve        atomic.Int64 // bytes, as last measured
+	dropped        atomic.Int64 // when history of the change feed was dropped last, in Unix nanoseconds
 
 	mu      sync.Mutex // held while it is measured, and over Config.OnSpace, and guards:
 	waiting bool       // work has found no disk space, and waits

@@ -454,14 +454,14 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 		gone func(s *store, b entry.KeyspaceID)
 	}{
 		{"what has expired", func(s *store, _ entry.KeyspaceID) { s.clock += 10_000 }},
-		{"a keyspace was dropped", func(s *store, b entry.KeyspaceID) { s.must(s.engine.Keyspaces.Drop(b)) }},
+		{"a keyspace was dropped", func(s *store, b entry.KeyspaceID) { s.must(s.engine.Keyspaces.Drop(s.engine.Views.Visible()+1, b)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStore(t, vfs.NewMem(), nil)
 			defer s.close()
 			var ids []entry.KeyspaceID
 			for _, name := range []string{"a", "b", "c"} {
-				k, err := s.engine.Keyspaces.Create(name, layout.KeyspaceOptions{Versions: 1})
+				k, err := s.engine.Keyspaces.Create(s.engine.Views.Visible()+1, name, layout.KeyspaceOptions{Versions: 1})
 				s.must(err)
 				ids = append(ids, k.ID)
 			}

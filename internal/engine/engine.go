@@ -37,6 +37,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -56,6 +57,7 @@ type Engine struct {
 	Keys      *Rotator
 	Files     *view.Opener
 	Lifetime  *Lifetime
+	Feed      *feedKeeper
 
 	*state
 	scrubber *scrubber
@@ -97,7 +99,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, leader}, Keyspaces: &Keyspaces{st},
 		Spills: &Spills{state: st, Lifetime: st.lifetime, work: work},
 		Work:   work, Snapshots: snapshots, Keys: &Rotator{state: st, work: work, copies: snapshots.copying, turn: jobs.NewTurn()},
-		Files: st.files, Lifetime: st.lifetime,
+		Files: st.files, Lifetime: st.lifetime, Feed: st.feed,
 		state: st, scrubber: &scrubber{state: st},
 	}
 }
@@ -137,6 +139,10 @@ func (e *Engine) Start() {
 	e.setExpiryAlarm()
 	e.scrubber.setFirstAlarm()
 }
+
+// Sessions lists the newest sessions of the store. The Layout of a View may lack the one that has
+// just begun: the commit leader records it beside Views.
+func (e *Engine) Sessions() layout.Sessions { return e.log.Layout().Sessions() }
 
 // Metrics returns the metrics. It looks at each run and segment.
 func (e *Engine) Metrics() (m report.Tree) {
@@ -182,7 +188,7 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 		return err
 	}
 	// To verify takes long: memtables must not stay in memory for it.
-	part, release := hold.HoldPart(func(part *view.View) { part.Tables = nil })
+	part, release := hold.HoldPart(func(part *view.View) { part.Tables, part.Feed = nil, hold.View().Feed })
 	defer release()
 	// After the first damage, pages that were verified before are verified again.
 	found := func(c *errs.Corruption) {

@@ -31,6 +31,10 @@ func (f *flusher) flushSealed(ctx context.Context) error {
 	// Who waits for a flush gives up only if an attempt fails that began after the wait: an older
 	// failure may be over by now.
 	attempt := f.lifetime.flushing.Add(1)
+	if f.disk.isFull() {
+		// History goes first. If that fails, the flush finds out whether the disk is full.
+		_ = f.dropFeed(f.views.Current().Layout.Feed().Newest())
+	}
 	for did := true; did; {
 		var err error
 		if did, err = f.flushOldest(ctx); err != nil {
@@ -101,7 +105,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	if sealed.Separated.Load() > 0 {
 		live, kept = compact.MeasureLiveness(sealed.Table, f.unflushed.segments(), rules, room)
 	}
-	if len(kept) > 0 {
+	if len(kept) > 0 || f.feed.isWanted() {
 		// The manifest must not name what a power loss would take.
 		if err := f.unflushed.journal.SyncSealed(); err != nil {
 			return false, fmt.Errorf("flush: %w", err)
@@ -124,6 +128,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
+		Lasting:     sealed.End.LastVersion,
 		AddRuns:     layout.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}
@@ -134,6 +139,16 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	}
 	work.setResults(&out)
 	return true, nil
+}
+
+// dropFeed gives up the history of the change feed that ends with upTo or before.
+func (f *flusher) dropFeed(upTo entry.Version) error {
+	if upTo == 0 {
+		return nil
+	}
+	defer f.views.ReclaimViews()
+	f.disk.dropped.Store(time.Now().UnixNano())
+	return f.applyEdit(&layout.Edit{FeedFrom: upTo}, new(compact.Output), view.Change{})
 }
 
 // flushForCommit flushes all sealed memtables, for a commit that needs them in runs. An error that

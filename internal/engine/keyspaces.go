@@ -16,9 +16,10 @@ type Keyspaces struct {
 // List lists the keyspaces that have a name, ascending by number. The list must not be written to.
 func (k *Keyspaces) List() []layout.Keyspace { return k.views.Current().Layout.Keyspaces() }
 
-// Create makes a keyspace with a number that no other keyspace ever had. It is durable on
-// return. It returns errs.ErrInvalid for a name that is taken.
-func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
+// Create makes a keyspace with a number that no other keyspace ever had, as version v. It is durable
+// on return. It returns errs.ErrInvalid for a name that is taken. It runs in the place of a commit
+// leader, as Drop does.
+func (k *Keyspaces) Create(v entry.Version, name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
 	made := layout.Keyspace{Name: name, Options: o}
 	err := k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		next := l.NextKeyspace()
@@ -32,7 +33,9 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 		return &layout.Edit{
 			SetKeyspaces:   []layout.Keyspace{made},
 			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
-			LastVersion:    max(begin, l.LastVersion()), // a Spill records its version before it publishes
+			LastVersion:    v,
+			Lasting:        v,
+			FeedCommits:    []layout.FeedCommit{{Version: v, Keyspace: layout.KeyspaceChange{ID: made.ID, Name: name}}},
 		}, nil
 	})
 	if err != nil {
@@ -55,16 +58,22 @@ func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 	})
 }
 
-// Drop removes a keyspace from the layout. From then on its entries are garbage: each flush or
+// Drop removes a keyspace from the layout, as version v. From then on its entries are garbage: each flush or
 // compaction that meets them drops them. The drop is durable on return. Pins that were acquired
 // before still see the keyspace. The caller makes sure that nothing more is written to it, and
 // that earlier commits are durable.
-func (k *Keyspaces) Drop(id entry.KeyspaceID) error {
+func (k *Keyspaces) Drop(v entry.Version, id entry.KeyspaceID) error {
 	err := k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
-		if l.Keyspace(id) == nil {
+		gone := l.Keyspace(id)
+		if gone == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
-		return &layout.Edit{DropKeyspaces: []entry.KeyspaceID{id}}, nil
+		return &layout.Edit{
+			DropKeyspaces: []entry.KeyspaceID{id},
+			LastVersion:   v,
+			Lasting:       v,
+			FeedCommits:   []layout.FeedCommit{{Version: v, Keyspace: layout.KeyspaceChange{ID: id, Name: gone.Name, Dropped: true}}},
+		}, nil
 	})
 	if err != nil {
 		return err

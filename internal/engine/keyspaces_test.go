@@ -31,7 +31,7 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	if err := spill.Commit(v, commit.Check{}); err != nil {
 		t.Fatal(err)
 	}
-	k, err := s.engine.Keyspaces.Create("early", layout.KeyspaceOptions{Versions: 1})
+	k, err := s.engine.Keyspaces.Create(s.engine.Views.Visible()+1, "early", layout.KeyspaceOptions{Versions: 1})
 	if err != nil {
 		t.Fatalf("before the version of the spill is published: %v", err)
 	}
@@ -49,7 +49,7 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	defer s.close()
-	k, err := s.engine.Keyspaces.Create("short-lived", layout.KeyspaceOptions{Versions: 1})
+	k, err := s.engine.Keyspaces.Create(s.engine.Views.Visible()+1, "short-lived", layout.KeyspaceOptions{Versions: 1})
 	s.must(err)
 	const n, size = 500, 100
 	var ops []op
@@ -63,7 +63,7 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	}
 	s.must(s.commit(false, ops...))
 	sorted := active.Between(nil, nil)
-	s.must(s.engine.Keyspaces.Drop(k.ID))
+	s.must(s.engine.Keyspaces.Drop(s.engine.Views.Visible()+1, k.ID))
 	if got := active.Between(nil, nil); got != sorted {
 		t.Errorf("the drop has sorted %d entries", got-sorted)
 	}

@@ -75,7 +75,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	}
 	e.makeTasks()
 	e.views.Install(func(next *view.View) {
-		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
+		next.Tables, next.Runs, next.Segments, next.Feed = first.Tables, first.Runs, first.Segments, first.Feed
 		next.Layout = layout
 		e.budget.measureView(next)
 	})
@@ -83,10 +83,18 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	return e, rec, nil
 }
 
+// newestIn returns the newest version in journal segments.
+func newestIn(segments []journal.SegmentInfo) (v entry.Version) {
+	for _, s := range segments {
+		v = max(v, s.Max)
+	}
+	return v
+}
+
 // prepareWriting prepares what was read for writing: the manifest, the files and the journal.
 func (e *Engine) prepareWriting(rec *Recovery) error {
 	// Files are removed below because of what was read. So it must be durable before.
-	if err := e.log.Mend(rec.Begin.End); err != nil {
+	if err := e.log.Mend(rec.Begin.End, e.views.Visible(), newestIn(rec.Segments)); err != nil {
 		return err
 	}
 	rec.Removed = e.files.RemoveLeftovers(e.log.Layout(), &rec.Recovered)
@@ -100,6 +108,7 @@ func (e *Engine) prepareWriting(rec *Recovery) error {
 	e.Journal = journal.New(journal.Config{
 		Config: e.files.SegmentConfig(), NoMap: e.cfg.NoMap, Owner: journalOwner{e.log, e.state},
 		Begin: rec.Begin, MaxUnsynced: view.UnsyncedFiles(e.cfg.OpenFiles), Registered: known.LastProven(), Found: rec.Segments,
+		OnDurable: e.views.News.Ring,
 	})
 	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first

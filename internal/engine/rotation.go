@@ -244,6 +244,11 @@ func (r *Rotator) finishRewritingAlone(ctx context.Context) error {
 	if !r.isRewritten() {
 		return nil
 	}
+	// Nothing writes the files of the change feed again.
+	l := r.views.Current().Layout
+	if err := r.work.flusher.dropFeed(l.Feed().NewestUnder(l.IsOld)); err != nil {
+		return err
+	}
 	if err := r.renewAndPrune(ctx); err != nil {
 		return err
 	}
@@ -295,7 +300,7 @@ func (r *Rotator) pruneKeys(ctx context.Context, before crypt.ID) error {
 	}
 	l := r.views.Current().Layout
 	needed := map[crypt.ID]bool{before: true}
-	for f := range l.Files() {
+	for f := range l.AllFiles() {
 		needed[f.KeyID.Key] = true
 	}
 	for _, end := range l.JournalEnds() {

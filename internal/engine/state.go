@@ -27,6 +27,7 @@ type state struct {
 	budget    *budget       // how much garbage there may be
 	disk      *diskSpace    // who may write when disk space is short
 	keys      keyUse        // which data keys are needed by work under way
+	feed      *feedKeeper   // what stays for the change feed
 	lifetime  *Lifetime     // whether work may go on
 	tasks     tasks
 	count     counters      // since Open
@@ -51,6 +52,7 @@ func newState(cfg *Config, log *manifest.Log) *state {
 	st.lifetime = newLifetime(st.views, cfg.OnFailure)
 	st.budget, st.disk = &budget{state: st}, &diskSpace{state: st}
 	st.disk.left.Store(-1)
+	st.feed = newFeedKeeper(cfg.Feed, cfg.Now)
 	st.keys = keyUse{ring: cfg.Ring, open: make(map[crypt.ID]int)}
 	return st
 }

@@ -166,7 +166,7 @@ func (c *Change) MakeView(next *View, l *layout.Layout) {
 	c.opened = c.opened.without(n.next)
 	c.opened.RetireFiles()
 	next.Tables = slices.DeleteFunc(next.Tables, func(m *Table) bool { return slices.Contains(c.Tables, m) })
-	next.Runs, next.Segments, next.Layout = n.next.Runs, n.next.Segments, l
+	next.Runs, next.Segments, next.Feed, next.Layout = n.next.Runs, n.next.Segments, n.next.Feed, l
 }
 
 // droppedSince reports whether a keyspace of one layout is not in a later one.

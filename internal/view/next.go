@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +37,7 @@ func (f *Opener) NextView(now, opened *View, l *layout.Layout, unflushed []journ
 	rest := opened.without(n.next)
 	rest.Close()
 	kept := opened.without(rest)
-	opened.Runs, opened.Segments = kept.Runs, kept.Segments
+	opened.Runs, opened.Segments, opened.Feed = kept.Runs, kept.Segments, kept.Feed
 	return n.next, nil
 }
 
@@ -59,6 +60,7 @@ func (n *following) findFiles(segments []*layout.Segment) error {
 			return err
 		}
 	}
+	n.feed()
 	return nil
 }
 
@@ -136,6 +138,84 @@ func (n *following) openFile(s *layout.Segment) (*Segment, error) {
 	return f, MissingFile(err, "a forwarding table that the manifest names")
 }
 
+// feed finds or opens what the change feed reads. It comes last, as most of it is in the View for
+// other reasons.
+func (n *following) feed() {
+	feed := n.next.Layout.Feed()
+	if feed.Empty() {
+		return
+	}
+	var segments, opened []*Segment
+	add := func(s *layout.Segment) {
+		// A file that entries need, too, is one resource: of two, one would remove it under the other.
+		if f := n.next.Segments.Find(s.Num); f != nil && f.Moved == nil {
+			if n.files == nil || f.Grow(int64(s.FileBytes)) {
+				segments = append(segments, f)
+				if n.opened.Segments.Find(s.Num) == f && n.opened.Feed.Segments.Find(s.Num) != f {
+					opened = append(opened, f)
+				}
+			}
+			return
+		}
+		if f := n.findFeedSegment(s, &n.now.Segments, &n.now.Feed.Segments); f != nil {
+			segments = append(segments, f)
+			return
+		}
+		f := n.findFeedSegment(s, &n.opened.Segments, &n.opened.Feed.Segments)
+		if f == nil && n.files != nil {
+			f, _ = n.files.openFeedSegment(s) // without it: see Feed
+		}
+		if f == nil {
+			return
+		}
+		if segments = append(segments, f); n.opened.Feed.Segments.Find(f.Num) != f {
+			opened = append(opened, f)
+		}
+	}
+	for _, s := range feed.Segments {
+		add(&layout.Segment{Num: s.File, Kind: filename.Journal, FileBytes: uint64(s.Offset), KeyID: s.KeyID})
+	}
+	for i := range feed.Commits {
+		c := &feed.Commits[i]
+		for i := range c.Segments {
+			add(&c.Segments[i])
+		}
+		if len(c.Run.Files) > 0 {
+			n.addFeedRun(&c.Run)
+		}
+	}
+	n.opened.Feed.Segments = n.opened.Feed.Segments.With(opened...)
+	n.next.Feed.Segments = NewSegments(segments)
+}
+
+// findFeedSegment returns a segment that is open and has all frames that s says, or nil.
+func (n *following) findFeedSegment(s *layout.Segment, lists ...*Segments) *Segment {
+	for _, list := range lists {
+		// A segment that was collected has a forwarding table in the place of its file.
+		f := list.Find(s.Num)
+		if f != nil && f.Moved == nil && (n.files == nil || f.Grow(int64(s.FileBytes))) {
+			return f
+		}
+	}
+	return nil
+}
+
+// addFeedRun finds or opens a run of the feed.
+func (n *following) addFeedRun(m *layout.Run) {
+	r := cmp.Or(findRun(n.now.Runs, m.ID), n.now.Feed.Run(m.ID))
+	if r == nil {
+		if r = cmp.Or(findRun(n.opened.Runs, m.ID), n.opened.Feed.Run(m.ID)); r == nil && n.files != nil {
+			r, _ = n.files.OpenRun(m) // without it: see Feed
+		}
+		if r != nil && n.opened.Feed.Run(m.ID) == nil {
+			n.opened.Feed.Runs = append(n.opened.Feed.Runs, r)
+		}
+	}
+	if r != nil {
+		n.next.Feed.Runs = append(n.next.Feed.Runs, r)
+	}
+}
+
 // without returns the runs and segments of v that other does not have.
 func (v *View) without(other *View) *View {
 	has := make(map[*shared]bool)
@@ -143,6 +223,7 @@ func (v *View) without(other *View) *View {
 	return &View{
 		Runs:     slices.DeleteFunc(slices.Clone(v.Runs), func(r *Run) bool { return has[&r.shared] }),
 		Segments: NewSegments(slices.DeleteFunc(slices.Clone(v.Segments.Files), func(f *Segment) bool { return has[&f.shared] })),
+		Feed:     v.Feed.without(has),
 	}
 }
 

@@ -137,6 +137,18 @@ func (f *Opener) OpenSegment(s *layout.Segment) (*Segment, error) {
 	return f.ShareSegment(r, s.Num), nil
 }
 
+// openFeedSegment opens a segment that only the change feed reads: front to back, so that its memory
+// does not follow the length of the file.
+func (f *Opener) openFeedSegment(s *layout.Segment) (*Segment, error) {
+	r, err := segment.Open(f.SegmentConfig(), s.Kind, s.Num, segment.OpenOptions{
+		End: int64(s.FileBytes), Stamp: s.Stamp, KeyID: s.KeyID, NoMap: true, FramesOnly: s.Kind == filename.Journal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f.ShareSegment(r, s.Num), nil
+}
+
 // ShareSegment makes r part of a View, as one of a segment that the journal is writing.
 func (f *Opener) ShareSegment(r *segment.Reader, num entry.FileNum) *Segment {
 	return &Segment{Reader: r, shared: f.shareFiles(r, filename.New(r.Header().Kind, num)), Num: num}

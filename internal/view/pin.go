@@ -184,12 +184,13 @@ func (p *Pin) ReleaseLeaked(keep bool) {
 
 // HoldPart releases the Pin, and holds a part of its View instead: choose removes from a copy of
 // the View what the caller does not read. Long work calls it so that it does not keep other
-// memtables and files, which are flushed and collected meanwhile. The part is held until release is
-// called.
+// memtables and files, which are flushed and collected meanwhile. The part has nothing of the Feed
+// unless choose adds it, and is held until release is called.
 func (p *Pin) HoldPart(choose func(part *View)) (part *View, release func()) {
 	defer p.Release()
 	s := p.set
 	part = p.view.Clone()
+	part.Feed = Feed{} // nearly nobody reads it, and it may be the first to go
 	choose(part)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 type Set struct {
 	Floors Floors       // versions below which history may be gone
 	Coder  *codec.Coder // decodes compressed values
+	News   jobs.Bell    // rings when more is visible, or durable
 
 	now       func() time.Time     // for the time at which a View was replaced
 	current   atomic.Pointer[View] // what new readers take
@@ -66,7 +67,10 @@ func (s *Set) Current() *View { return s.current.Load() }
 func (s *Set) Visible() entry.Version { return entry.Version(s.published.Load()) }
 
 // Publish makes everything up to v visible.
-func (s *Set) Publish(v entry.Version) { s.published.Store(uint64(v)) }
+func (s *Set) Publish(v entry.Version) {
+	s.published.Store(uint64(v))
+	s.News.Ring()
+}
 
 // Install copies the current View, lets change modify the copy, and makes it the current
 // View. It returns the copy.

@@ -13,7 +13,9 @@ import (
 	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -45,6 +47,9 @@ func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Code
 		if err := w.followHandles(ctx, r); err != nil {
 			return err
 		}
+	}
+	if err := w.verifyFeed(ctx, cfg, coder); err != nil {
+		return err
 	}
 	// A record that nothing accounts for would keep its segment for ever.
 	for _, s := range v.Layout.Segments() {
@@ -110,6 +115,35 @@ func (w *verifier) verifySegment(ctx context.Context, f *Segment, cfg segment.Co
 		}
 		return errs.Ended(ctx)
 	})
+}
+
+// verifyFeed reads the files that only the change feed needs.
+func (w *verifier) verifyFeed(ctx context.Context, cfg segment.Config, coder *codec.Coder) error {
+	for _, s := range w.Layout.Feed().Segments {
+		if w.Feed.Segments.Find(s.File) == nil { // see Feed
+			w.report(errs.NewCorruption(filename.Of(filename.Journal, s.File), -1, "history of the change feed can't be opened"))
+		}
+	}
+	for _, f := range w.Feed.Segments.Files {
+		if w.Segments.Find(f.Num) == f {
+			continue
+		}
+		// The records that entries refer to are in another segment by now.
+		alone := verifier{View: &View{Layout: layout.New()}, report: w.report}
+		if err := ReportDamage(alone.verifySegment(ctx, f, cfg, coder), w.report); err != nil {
+			return err
+		}
+	}
+	for _, r := range w.Feed.Runs {
+		if slices.Contains(w.Runs, r) {
+			continue
+		}
+		r.Verify(ctx, w.report, func(*entry.Entry) {})
+		if err := errs.Ended(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // verifyRun verifies a run, subtracts its entries from the sums of their segments, and compares its

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -25,6 +26,7 @@ type View struct {
 	Tables   []*Table       // newest first; the first one takes writes
 	Runs     []*Run         // those of Layout, newest first
 	Segments Segments       // those of Layout, and of the tables' journal
+	Feed     Feed           // what the change feed reads of Layout.Feed
 	Layout   *layout.Layout // what the manifest says the store consists of
 	emptied  emptied        // emptied ranges, which seeks skip
 }
@@ -38,6 +40,7 @@ func (v *View) Clone() *View {
 		Tables:   slices.Clone(v.Tables),
 		Runs:     slices.Clone(v.Runs),
 		Segments: v.Segments,
+		Feed:     v.Feed,
 		Layout:   v.Layout,
 	}
 	// It is atomic, so it is not copied like the rest.
@@ -63,6 +66,7 @@ func (v *View) eachResource(fn func(s *shared)) {
 	for _, f := range v.Segments.Files {
 		fn(&f.shared)
 	}
+	v.Feed.each(v.Runs, &v.Segments, fn) // what is in both counts once
 }
 
 // dropHolder counts the View out as a holder of its resources. It returns the release functions of
@@ -110,4 +114,21 @@ func (v *View) Unmoved() func(entry.FileNum) bool {
 		}
 	}
 	return func(num entry.FileNum) bool { return !moved[num] }
+}
+
+// JournalSegment finds the journal segment behind number after that has the next frames: one of the
+// feed, or one that is not in runs yet. nil: there is none.
+func (v *View) JournalSegment(after entry.FileNum) (next *Segment) {
+	for _, list := range [...][]*Segment{v.Feed.Segments.Files, v.Segments.Files} {
+		for _, f := range list {
+			unflushed := f.Num > v.Layout.FlushedTo() && v.Layout.Segment(f.Num) == nil
+			if f.Moved != nil || f.Header().Kind != filename.Journal || f.Num <= after || next != nil && f.Num >= next.Num {
+				continue
+			}
+			if unflushed || v.Feed.Segments.Find(f.Num) == f {
+				next = f
+			}
+		}
+	}
+	return next
 }

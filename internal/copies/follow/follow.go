@@ -350,7 +350,7 @@ func (f *Follower) installView(next *view.View) {
 	// The View before its version: a reader that asks for the version must find the View that has
 	// it.
 	f.c.Views.Install(func(v *view.View) {
-		*v = view.View{Tables: next.Tables, Runs: next.Runs, Segments: next.Segments, Layout: next.Layout}
+		*v = view.View{Tables: next.Tables, Runs: next.Runs, Segments: next.Segments, Feed: next.Feed, Layout: next.Layout}
 	})
 	// They belong to the View now, and are closed with it.
 	f.opened = view.View{}

@@ -103,6 +103,7 @@ func (p *copier) drop() {
 	p.note("drop %s", p.spaces[i].name())
 	assert.OK(p.t, p.spaces[i].ks.Drop(p.t.Context()))
 	p.spaces = slices.Delete(p.spaces, i, i+1)
+	p.keyspacesChanged()
 }
 
 func (p *copier) change() {

@@ -111,9 +111,13 @@ func (s *randomStore) addSpace(name string) {
 	x := &space{ks: storetest.OpenKeyspace(s.t, s.db, name, o), label: name, threshold: o.ValueThreshold}
 	x.draw(s.r)
 	x.m.CommitAt(s.db.Version())
+	s.keyspacesChanged()
 	x.age, x.since = s.o.KeyspaceDefaults.Versions.Age, s.db.Version()
 	s.spaces = append(s.spaces, x)
 }
+
+// keyspacesChanged notes the version that a keyspace has taken which was made or dropped.
+func (s *randomStore) keyspacesChanged() { s.spaces[0].m.CommitAt(s.db.Version()) }
 
 func (x *space) draw(r *rand.Rand) {
 	x.ranges = []int{1, 1, 6}[r.IntN(3)]

@@ -35,3 +35,21 @@ func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c Check) (v entry.V
 	}
 	return v, err
 }
+
+// CommitEdit calls fn to commit something by one edit of the manifest, as the version that fn gets.
+// All earlier commits are durable then, and nothing else is checked, written or published
+// meanwhile. The version is visible when CommitEdit returns nil. After an error of fn that is not
+// errs.ErrStopped the next commit gets that version. ctx is honoured until fn is called.
+func (p *Pipeline) CommitEdit(ctx context.Context, fn func(v entry.Version) error) error {
+	return p.Do(ctx, func() (err error) {
+		err = errPanicked // as in CommitAlone
+		defer func() { p.stopOn(err) }()
+		if p.leader.durable.Load() < uint64(p.leader.last) {
+			if err = p.leader.syncJournal(); err != nil {
+				return err
+			}
+		}
+		err = p.leader.publishAlone(fn)
+		return err
+	})
+}

@@ -176,16 +176,28 @@ func (l *leader) writeAlone(a Alone, c Check) (entry.Version, error) {
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}
-	// If a is refused, nothing was written with v, so the next commit may get it.
-	v := l.last + 1
-	if err := a.Commit(v, c); err != nil {
+	var version entry.Version
+	err := l.publishAlone(func(v entry.Version) error {
+		version = v
+		return a.Commit(v, c)
+	})
+	if err != nil {
 		return 0, err
 	}
-	// a.Commit has made all earlier commits durable, too.
+	return version, nil
+}
+
+// publishAlone publishes what fn commits as the next version. All earlier commits are durable then.
+func (l *leader) publishAlone(fn func(v entry.Version) error) error {
+	// If it is refused, nothing was written with v, so the next commit may get it.
+	v := l.last + 1
+	if err := fn(v); err != nil {
+		return err
+	}
 	l.last = v
 	l.durable.Store(uint64(v))
 	l.publishWritten()
-	return v, nil
+	return nil
 }
 
 // publishWritten makes all that was written visible. Readers take their version from the store. visible is only for Sync, so it may lag behind.

@@ -18,8 +18,9 @@ func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Lay
 		return nil, false, nil
 	}
 	e := l.Snapshot()
-	e.LastVersion, e.CleanClose = v, true
+	e.LastVersion, e.Lasting, e.CleanClose = v, v, true
 	e.Sessions = nil // what is made of it is another copy
+	e.FeedSegments, e.FeedCommits = nil, nil
 	// The floor may be above v by now. What is visible at v is there all the same: of each
 	// key a compaction keeps the newest version that is not above the floor, and the runs
 	// have no version above v.

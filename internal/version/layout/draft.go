@@ -47,7 +47,7 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	// drop its source. countUsage checks the result, so it comes after all that changes runs and
 	// segments.
 	for _, step := range []func(*Edit) error{
-		d.addSegments, d.changeRuns, d.addDead, d.moveSegments, d.dropSegments, d.countUsage, d.advanceNumbers, d.changeKeyspaces, d.addSessions,
+		d.addSegments, d.changeRuns, d.addDead, d.moveSegments, d.dropSegments, d.countUsage, d.advanceNumbers, d.changeKeyspaces, d.addSessions, d.changeFeed,
 	} {
 		if err := step(e); err != nil {
 			return nil, err
@@ -312,6 +312,7 @@ func (d *draft) advanceNumbers(e *Edit) error {
 			e.LastVersion, e.Floor, e.FlushedTo, d.lastVersion, d.floor, d.flushedTo)
 	}
 	d.lastVersion = max(d.lastVersion, e.LastVersion)
+	d.lasting = max(d.lasting, e.Lasting)
 	d.floor = max(d.floor, e.Floor)
 	d.flushedTo = max(d.flushedTo, e.FlushedTo)
 	// Also above the flushed journal segments, whose files may be gone.
@@ -402,6 +403,47 @@ func (d *draft) sampleClock(samples []ClockSample) {
 		}
 		d.clock = kept
 	}
+}
+
+// changeFeed adds to the feed, and drops from it what ends with FeedFrom or before.
+func (d *draft) changeFeed(e *Edit) error {
+	if e.FeedFrom == 0 && len(e.FeedSegments)+len(e.FeedCommits) == 0 {
+		return nil
+	}
+	next := Feed{Segments: slices.Concat(d.feed.Segments, e.FeedSegments), Commits: slices.Concat(d.feed.Commits, e.FeedCommits)}
+	// Ascending by version and by number: a reader searches both lists.
+	if !slices.IsSortedFunc(next.Segments, func(a, b FeedSegment) int {
+		return cmp.Or(cmp.Compare(a.Last, b.Last), cmp.Compare(a.File, b.File))
+	}) || !slices.IsSortedFunc(next.Commits, func(a, b FeedCommit) int { return cmp.Compare(a.Version, b.Version) }) {
+		return conflictError("the feed's versions don't ascend")
+	}
+	for _, s := range e.FeedSegments {
+		if s.File > d.flushedTo {
+			return conflictError("journal segment %d is in the feed before it was flushed", s.File)
+		}
+	}
+	next.Segments = slices.DeleteFunc(next.Segments, func(s FeedSegment) bool { return s.Last <= e.FeedFrom })
+	next.Commits = slices.DeleteFunc(next.Commits, func(c FeedCommit) bool { return c.Version <= e.FeedFrom })
+	d.feed = next
+	for _, s := range e.FeedSegments {
+		if err := d.takeNumber(s.File); err != nil {
+			return err
+		}
+	}
+	for i := range e.FeedCommits {
+		c := &e.FeedCommits[i]
+		for _, s := range c.Segments {
+			if err := d.takeNumber(s.Num); err != nil {
+				return err
+			}
+		}
+		if len(c.Run.Files) > 0 {
+			if err := d.checkRun(&c.Run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // DropUnreferenced adds to an edit of l the segments that nobody will need after it; which of their

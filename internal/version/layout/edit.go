@@ -32,6 +32,10 @@ type Edit struct {
 	Scrub          Scrub           // how far files are verified
 	DataKey        DataKey         // for new files; never changes back to none
 	Sessions       []Session       // begun with this edit
+	Lasting        entry.Version   // greatest version up to which this edit, or one before, has made all independent of the journal
+	FeedSegments   []FeedSegment   // journal segments up to FlushedTo that stay for the change feed
+	FeedCommits    []FeedCommit    // commits of this edit that stay for the change feed
+	FeedFrom       entry.Version   // of the change feed, all goes that ends with this version or before
 	Unknown        []TLV           // fields of later releases, which must be kept
 }
 

@@ -29,6 +29,7 @@ type Layout struct {
 	flushedTo   entry.FileNum // journal segments up to this one are wholly in runs
 	ends        []frame.End   // ascending by segment
 	lastVersion entry.Version // greatest version that was ever recorded
+	lasting     entry.Version // greatest version that needs no journal
 	floor       entry.Version // oldest readable version of the default keyspace
 	clock       []ClockSample // ascending by version
 	nextFile    entry.FileNum // greater than every file number so far
@@ -40,6 +41,7 @@ type Layout struct {
 	scrub        Scrub
 	sessions     Sessions
 	dataKey      DataKey
+	feed         Feed
 	unknown      []TLV // fields of later releases, which must be kept
 }
 
@@ -146,6 +148,11 @@ func (l *Layout) JournalEnds() []frame.End { return l.ends }
 // LastVersion is the greatest version that was ever recorded.
 func (l *Layout) LastVersion() entry.Version { return l.lastVersion }
 
+// Lasting is the greatest version that no loss of the journal's end takes away: it was flushed, or
+// an edit alone has committed it. LastVersion may be above the newest version in the journal, too:
+// a version that readers have seen is not given again, even if its commit was lost.
+func (l *Layout) Lasting() entry.Version { return l.lasting }
+
 // Floor is the version below which history of the default keyspace may be gone.
 func (l *Layout) Floor() entry.Version { return l.floor }
 
@@ -212,8 +219,8 @@ type File struct {
 	Segment *Segment        // that it is, or that it leads away from; or nil
 }
 
-// Files walks the files that the layout needs. Those of a run follow each other. Journal segments
-// after FlushedTo are not among them.
+// Files walks the files that entries of the layout need. Those of a run follow each other. Journal
+// segments after FlushedTo are not among them, nor what only the change feed needs.
 func (l *Layout) Files() iter.Seq[File] {
 	return func(yield func(File) bool) {
 		for _, r := range l.runs {
@@ -270,9 +277,9 @@ func (l *Layout) leastFloor() entry.Version {
 // Snapshot returns the edit that makes l out of nothing.
 func (l *Layout) Snapshot() *Edit {
 	e := &Edit{
-		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
+		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Lasting: l.lasting, Floor: l.floor,
 		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Scrub: l.scrub, DataKey: l.dataKey,
-		Sessions: l.sessions, Unknown: l.unknown,
+		Sessions: l.sessions, FeedSegments: l.feed.Segments, FeedCommits: l.feed.Commits, Unknown: l.unknown,
 	}
 	if l.nextKeyspace > firstKeyspace {
 		e.NextKeyspace = l.nextKeyspace

@@ -3,15 +3,18 @@ package layout
 import (
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // Session is one opening of the store for writing that has recorded an edit. Two copies of a store
 // that both go on have different ones from there on, however alike their other numbers are.
 type Session struct {
-	Number uint64    // the first session of a store has 1, each further one the next number
-	ID     uint64    // random
-	Found  frame.End // where the journal ended that it found: its own segments follow; zero: there was none
+	Number uint64        // the first session of a store has 1, each further one the next number
+	ID     uint64        // random
+	Newest entry.Version // its commits have greater versions
+	Lasts  entry.Version // the newest version of those before that was not lost; above it, up to Newest, there are no commits
+	Found  frame.End     // where the journal ended that it found: its own segments follow; zero: there was none
 }
 
 // maxSessions is how many sessions a layout knows, the newest ones.
@@ -47,6 +50,30 @@ func (s Sessions) Last() uint64 {
 		return 0
 	}
 	return s[len(s)-1].Number
+}
+
+// Of returns the session that has committed version v. ok is false if that is older than all that are
+// known, or if the commit was lost.
+func (s Sessions) Of(v entry.Version) (of Session, ok bool) {
+	next := slices.IndexFunc(s, func(x Session) bool { return x.Newest >= v })
+	if next < 0 {
+		next = len(s)
+	}
+	if next == 0 || next < len(s) && v > s[next].Lasts {
+		return of, false
+	}
+	return s[next-1], true
+}
+
+// Lost reports whether version v was given to a commit that was lost. Then upTo is the last one of
+// the lost ones.
+func (s Sessions) Lost(v entry.Version) (upTo entry.Version, lost bool) {
+	for _, x := range s {
+		if x.Lasts < v && v <= x.Newest {
+			return x.Newest, true
+		}
+	}
+	return 0, false
 }
 
 // Found reports whether a journal that had this last frame while the session n was the newest one

@@ -35,6 +35,10 @@ var editFields = fields[layout.Edit]{
 	valueField(18, may, "scrub", func(e *layout.Edit) *layout.Scrub { return &e.Scrub }, codeScrub),
 	valueField(19, must, "dataKey", func(e *layout.Edit) *layout.DataKey { return &e.DataKey }, codeDataKey),
 	listField(20, may, "session", func(e *layout.Edit) *[]layout.Session { return &e.Sessions }, codeSession),
+	listField(21, may, "feedSegment", func(e *layout.Edit) *[]layout.FeedSegment { return &e.FeedSegments }, codeFeedSegment),
+	listField(22, may, "feedCommit", func(e *layout.Edit) *[]layout.FeedCommit { return &e.FeedCommits }, codeFeedCommit),
+	valueField(23, may, "feedFrom", func(e *layout.Edit) *entry.Version { return &e.FeedFrom }, codeVersion),
+	valueField(24, may, "lasting", func(e *layout.Edit) *entry.Version { return &e.Lasting }, codeVersion),
 	valueField(15, may, "cleanClose", func(e *layout.Edit) *bool { return &e.CleanClose },
 		func(_ *wire, clean *bool) { *clean = true }),
 }
@@ -120,7 +124,65 @@ func codeSession(w *wire, s *layout.Session) {
 	if w.codeBytes(id); !w.writing {
 		s.ID = binary.LittleEndian.Uint64(id)
 	}
+	codeVersion(w, &s.Newest)
+	codeVersion(w, &s.Lasts)
 	codeJournalEnd(w, &s.Found)
+}
+
+func codeFeedSegment(w *wire, s *layout.FeedSegment) {
+	codeVersion(w, &s.Last)
+	codeJournalEnd(w, &s.End)
+}
+
+// The two kinds of a feedCommit: what follows its version.
+const (
+	feedKeyspace = 1
+	feedSpill    = 2
+)
+
+func codeFeedCommit(w *wire, c *layout.FeedCommit) {
+	codeVersion(w, &c.Version)
+	kind := uint8(feedKeyspace)
+	if len(c.Run.Files) > 0 {
+		kind = feedSpill
+	}
+	switch codeOctet(w, &kind); kind {
+	case feedKeyspace:
+		dropped := uint8(0)
+		if c.Keyspace.Dropped {
+			dropped = 1
+		}
+		if codeOctet(w, &dropped); dropped > 1 {
+			w.failRead("a keyspace changes by %d", dropped)
+		}
+		c.Keyspace.Dropped = dropped == 1
+		codeNumber(w, &c.Keyspace.ID)
+		codeString(w, &c.Keyspace.Name)
+	case feedSpill:
+		codeSized(w, &c.Run, codeRun)
+		codeList(w, &c.Segments, 1, func(w *wire, s *layout.Segment) { codeSized(w, s, codeSegment) })
+	default:
+		w.failRead("a commit of kind %d", kind)
+	}
+}
+
+// codeSized is a value whose fields go on to its end, behind its length.
+func codeSized[E any](w *wire, e *E, code func(*wire, *E)) {
+	var part []byte
+	if w.writing {
+		inner := wire{writing: true}
+		code(&inner, e)
+		part = inner.p
+	}
+	codeString(w, &part)
+	if w.writing {
+		return
+	}
+	inner := wire{p: part}
+	code(&inner, e)
+	if err := inner.endError(); err != nil {
+		w.failRead("%v", err)
+	}
 }
 
 func codeScrub(w *wire, s *layout.Scrub) {

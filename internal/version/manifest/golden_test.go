@@ -48,6 +48,7 @@ func goldenEdit() *layout.Edit {
 		FlushedTo:    3,
 		JournalEnds:  []frame.End{{Name: frame.Name{File: 4, Number: 77, Sum: 0xcafe}, Offset: 8192}},
 		LastVersion:  41,
+		Lasting:      40,
 		Floor:        20,
 		Clock:        []layout.ClockSample{{Version: 41, UnixMilli: 1700000000123}},
 		NextFile:     9,
@@ -58,8 +59,17 @@ func goldenEdit() *layout.Edit {
 		NextKeyspace:   5,
 		CleanClose:     true,
 		Scrub:          layout.Scrub{Began: 1700000000000, Ended: 1690000000000, UpTo: 5, Until: 9},
-		Sessions:       []layout.Session{{Number: 12, ID: 0x1d1d1d1d1d1d1d1d, Found: frame.End{Name: frame.Name{File: 3, Number: 70, Sum: 0xbeef}, Offset: 5000}}},
-		Unknown:        []layout.TLV{{Tag: 302, Value: []byte("kept")}},
+		Sessions:       []layout.Session{{Number: 12, ID: 0x1d1d1d1d1d1d1d1d, Newest: 39, Lasts: 37, Found: frame.End{Name: frame.Name{File: 3, Number: 70, Sum: 0xbeef}, Offset: 5000}}},
+		FeedSegments:   []layout.FeedSegment{{End: frame.End{Name: frame.Name{File: 2, Number: 60, Sum: 0xfeed}, Offset: 7000}, Last: 38}},
+		FeedCommits: []layout.FeedCommit{
+			{Version: 39, Keyspace: layout.KeyspaceChange{ID: 3, Name: "users"}},
+			{Version: 40, Keyspace: layout.KeyspaceChange{ID: 2, Name: "old", Dropped: true}},
+			{Version: 41, Run: layout.Run{ID: 4, Order: 10, RunMeta: layout.RunMeta{
+				Files: []layout.RunFile{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
+			}}, Segments: []layout.Segment{{Num: 7, Kind: filename.Value, FileBytes: 100, Stamp: 41}}},
+		},
+		FeedFrom: 30,
+		Unknown:  []layout.TLV{{Tag: 302, Value: []byte("kept")}},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
@@ -84,7 +85,7 @@ func Open(o Options) (*Log, error) {
 	if err != nil || o.ReadOnly {
 		return l, err
 	}
-	if err := l.Mend(frame.End{}); err != nil {
+	if err := l.Mend(frame.End{}, l.layout.LastVersion(), l.layout.LastVersion()); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -178,29 +179,34 @@ func (l *Log) Begun() bool {
 // to remove, both slots are written even if they agree: the sync of one may have failed, and
 // on the disk it may still name that manifest. After an error only Close may be called.
 //
-// found is where the journal ends that this session goes on behind. The session's first edit
-// records it.
-func (l *Log) Mend(found frame.End) error {
+// found is where the journal ends that this session goes on behind, newest the version behind which
+// its own ones are, and last the newest version in that journal. The session's first edit records
+// that.
+func (l *Log) Mend(found frame.End, newest, last entry.Version) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil {
 		return nil
 	}
-	if err := l.mendLocked(found); err != nil {
+	if err := l.mendLocked(found, newest, last); err != nil {
 		_ = l.stopLocked(err)
 		return fmt.Errorf("open the manifest: %w", err)
 	}
 	return nil
 }
 
-func (l *Log) mendLocked(found frame.End) error {
+func (l *Log) mendLocked(found frame.End, newest, last entry.Version) error {
 	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
 	f, err := l.o.FS.OpenReadWrite(path)
 	if err != nil {
 		return err
 	}
 	l.file = f
-	l.session = &layout.Session{ID: newSession(), Found: found}
+	// Without a flush nothing was recorded that the journal doesn't have.
+	if last = max(last, l.layout.Lasting()); l.layout.Lasting() == 0 {
+		last = newest
+	}
+	l.session = &layout.Session{ID: newSession(), Newest: newest, Lasts: last, Found: found}
 	if l.recovered.CutBytes > 0 {
 		// The next frame is written here. A rest of the torn one behind it could pass for a later
 		// frame.

@@ -14,7 +14,7 @@ import (
 
 // The format that this release writes. It reads every minor of its major.
 const (
-	FormatMajor = 5
+	FormatMajor = 6
 	FormatMinor = 0
 )
 

@@ -44,6 +44,7 @@ type Config struct {
 	MaxUnsynced    int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
 	Registered     uint64        // greatest number of a frame that the manifest says is durable
 	Found          []SegmentInfo // what Replay has found, in order
+	OnDurable      func()        // is told that more frames are durable, with locks held; may be nil
 }
 
 // Owner is the store that a journal belongs to. Append, Sync and Rotate call it.

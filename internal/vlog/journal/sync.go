@@ -100,6 +100,9 @@ func (j *Journal) noteDurableLocked(end frame.End) {
 	if end.Number > j.proven.Number {
 		j.proven = end
 		j.durable.Store(end.Number)
+		if j.c.OnDurable != nil {
+			j.c.OnDurable()
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func TestWrongArgumentsUnderEveryCall(t *testing.T) {
 		items = append(items, item)
 		w := ks.NewWriter(t.Context())
 		for _, x := range []any{db, ks, read, update, ended, it, fresh, closed, item, it.Item(), fresh.Item(), closed.Item(), items[0],
-			db.NewBatch(), w, brock.NewEntry(nil, nil), new(brock.Metrics), new(brock.Histogram)} {
+			db.NewBatch(), w, brock.NewEntry(nil, nil), new(brock.Metrics), new(brock.Histogram), new(brock.Commit), new(brock.Change), new(brock.ChangeKind), new(brock.Position)} {
 			if reflect.TypeOf(x) == r {
 				list = append(list, x)
 			}
@@ -131,6 +131,10 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 			assert.Error(t, "Salvage without a context", err, brock.ErrInvalid)
 			_, err = brock.Salvage(t.Context(), brock.Options{}, brock.Options{}, nil)
 			assert.Error(t, "Salvage of nothing", err, brock.ErrInvalid)
+		},
+		"ParsePosition": func() {
+			_, err := brock.ParsePosition("")
+			assert.Error(t, "ParsePosition of nothing", err, brock.ErrInvalid)
 		},
 		"VerifyBackup": func() {
 			_, err := brock.VerifyBackup(nil, nil) //nolint:staticcheck

@@ -152,11 +152,12 @@ func TestFailedBackgroundSyncIsTold(t *testing.T) {
 		Events: brock.Events{BackgroundError: func(err error) { failed <- err }},
 	})
 	assert.OK(t, err)
+	ks := storetest.OpenKeyspace(t, db, "new")
 	for i := range 40 {
 		assert.OK(t, db.Set(fmt.Appendf(nil, "key %d", i), storetest.RandomBytes(i, 20000))) // fills segments, and no memtable
 	}
 	faulty.Inject(faultfs.Fault{Kinds: faultfs.Syncs &^ faultfs.SyncDir, Path: ".log", Times: faultfs.Always})
-	storetest.OpenKeyspace(t, db, "new", brock.KeyspaceOptions{}) // background work looks for what is to be done
+	assert.OK(t, ks.SetOptions(brock.KeyspaceOptions{ValueThreshold: 600})) // background work looks for what is to be done
 	err = deadline.Receive(t, "the event", failed)
 	assert.Error(t, "the event", err, brock.ErrStopped)
 	assert.Error(t, "the event", err, faultfs.ErrIO)

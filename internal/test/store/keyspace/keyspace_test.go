@@ -22,7 +22,7 @@ func TestInLeadsToAnyKeyspace(t *testing.T) {
 	assert.OK(t, db.Update(func(txn *brock.Txn) error {
 		return errors.Join(storetest.Put(txn.In(a).In(nil), "k=1", "l=1"), storetest.Put(txn.In(a).In(z), "k=2"))
 	}))
-	assert.Equal(t, "version", db.Version(), 1)
+	assert.Equal(t, "version", db.Version(), 3) // a keyspace that is made takes one, too
 	batch := db.NewBatch()
 	assert.OK(t, errors.Join(batch.In(z).Set([]byte("b"), []byte("3")), batch.In(z).In(nil).Delete([]byte("l"))))
 	assert.Equal(t, "writes, whichever keyspace is asked", batch.In(a).Len(), 2)

@@ -71,7 +71,7 @@ func TestOpenRefuses(t *testing.T) {
 		},
 		"a later format": {
 			prepare: func(t *testing.T) vfs.FS { mem := stored(t); writeFormat(t, mem, 7, 3); return mem },
-			want:    brock.ErrFormat, text: "the store has format 7.3, this release reads 5.x",
+			want:    brock.ErrFormat, text: "the store has format 7.3, this release reads 6.x",
 		},
 		"both slots of SUPER damaged": {
 			prepare: func(t *testing.T) vfs.FS {

@@ -1,0 +1,356 @@
+// Package feed reads what was committed, commit by commit, in the order of versions: a change data
+// capture of the store's own write-ahead log. It writes nothing: the journal's segments have the
+// changes, and the layout says which ones stay for it behind their flush (layout.Feed). What is in
+// no journal, transactions larger than their memory and keyspaces that are made or dropped, is
+// there, too.
+//
+// Each version is one commit and versions have no gap, so a reader knows by itself whether something
+// is missing: it never goes past a gap without an error.
+package feed
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// Config is what a Reader needs.
+type Config struct {
+	Views *view.Set
+	// Durable returns the number of the last frame that is durable: later ones are not shown. nil:
+	// all that Views have are shown.
+	Durable func() uint64
+	// Lost tells of versions whose commits were lost in a crash, as layout.Sessions does.
+	Lost   func(v entry.Version) (upTo entry.Version, lost bool)
+	Values bool // values are wanted: they are verified when their frame is read
+}
+
+// Reader is a place in the history of a store. It holds the file that it reads, from one Next to the
+// next, and nothing while it waits for something new. It is used by one goroutine; Place may be
+// called by any.
+type Reader struct {
+	c    Config
+	last entry.Version // the newest version that Next has returned
+
+	// Where the next frame lies. num is 0 until the first one was looked for.
+	num   entry.FileNum
+	keyID crypt.FileKeyID
+	at    segment.Place
+
+	// What is read now:
+	frames  *segment.Frames // nil: no file is held
+	source  *view.Segment   // that frames reads
+	release func()          // of what is held; nil: nothing is
+	limits  limits          // of frames
+	fresh   bool            // limits were loaded by this call of Next
+	frame   segment.Found   // the frame of last and what follows; without versions: there is none
+	commit  Commit          // what Next has returned
+
+	mu    sync.Mutex // guards place
+	place Place
+}
+
+// Place is how far a Reader has come.
+type Place struct {
+	Version entry.Version // all up to it was returned
+	Segment entry.FileNum // the journal segment that it reads; 0: none
+	Offset  int64         // in it
+}
+
+// limits are what may be shown. They are loaded before the file is read: what is within them was
+// never taken back, so bytes that are read later are right. Of later frames the bytes that were read
+// with these may be of an attempt that failed.
+type limits struct {
+	visible entry.Version
+	durable uint64 // number of a frame
+}
+
+// NewReader returns a Reader that goes on behind version after.
+func NewReader(c Config, after entry.Version) *Reader {
+	r := &Reader{c: c, last: after}
+	r.note()
+	return r
+}
+
+// Place is where the Reader is. What it has not read yet must stay in the feed.
+func (r *Reader) Place() Place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.place
+}
+
+func (r *Reader) note() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.place = Place{Version: r.last, Segment: r.num, Offset: r.at.Offset}
+}
+
+// Close gives up what is held.
+func (r *Reader) Close() { r.leave() }
+
+// leave gives up the file that is read, and keeps the place.
+func (r *Reader) leave() {
+	r.frames, r.source, r.frame, r.commit = nil, nil, segment.Found{}, Commit{}
+	if r.release != nil {
+		r.release()
+		r.release = nil
+	}
+}
+
+// load returns what may be shown now.
+func (r *Reader) load() limits {
+	// The frame's number first: a version is published behind its sync, so what a reader sees of the
+	// journal is not behind what it sees of versions.
+	l := limits{durable: math.MaxUint64}
+	if r.c.Durable != nil {
+		l.durable = r.c.Durable()
+	}
+	l.visible = r.c.Views.Visible()
+	return l
+}
+
+// Next returns the next commit, or nil if there is none yet. The commit is valid until the next call
+// of a method. If the history has a gap there, because it was dropped, Next returns
+// errs.ErrVersionGone; errs.ErrClosed after the store was closed; a *errs.Corruption for damage.
+func (r *Reader) Next() (*Commit, error) {
+	r.fresh = false
+	for {
+		want := r.last + 1
+		if want > r.load().visible {
+			r.leave() // nothing is held while there is nothing to read
+			return nil, nil
+		}
+		found, err := r.find(want)
+		switch {
+		case errors.Is(err, errLost):
+			continue // last is behind it
+		case err != nil || !found:
+			r.leave()
+			return nil, err
+		}
+		r.last = want
+		r.note()
+		return &r.commit, nil
+	}
+}
+
+// find sets commit to that of version want, which is visible. It returns false if that may not be
+// shown yet.
+func (r *Reader) find(want entry.Version) (bool, error) {
+	for {
+		h := &r.frame.Header
+		if h.FirstVersion != 0 && want <= h.LastVersion() {
+			if want < h.FirstVersion {
+				return true, r.takeBeside(want)
+			}
+			r.commit = Commit{Version: want, reader: r, records: r.commit.after}
+			if want == h.FirstVersion || r.commit.records == nil {
+				records := h.Walk(r.frame.Payload, r.frame.Offset+frame.HeaderSize)
+				r.commit.records = &records
+			}
+			return true, r.commit.begin()
+		}
+		more, err := r.readFrame()
+		switch {
+		case err != nil:
+			return false, err
+		case more == waits:
+			return false, nil
+		case more == none:
+			// The journal has nothing behind its frames so far, so this commit is beside it.
+			return true, r.takeBeside(want)
+		}
+	}
+}
+
+// more says what comes next in the journal.
+type more int
+
+const (
+	ready more = iota // a frame, which was read
+	waits             // a frame that may not be shown yet
+	none              // nothing
+)
+
+// readFrame reads the next frame that has versions.
+func (r *Reader) readFrame() (more, error) {
+	for {
+		if r.frames == nil {
+			if found, err := r.open(); err != nil || !found {
+				return none, err
+			}
+		}
+		f, err := r.frames.Next()
+		if errors.Is(err, io.EOF) {
+			// There may be more by now, in this segment or in the next one.
+			r.leave()
+			continue
+		}
+		if err != nil {
+			return none, err
+		}
+		h := &f.Header
+		if h.Kind == frame.Group && (h.LastVersion() > r.limits.visible || h.Number > r.limits.durable) {
+			r.leave() // and with it the bytes of this frame, see limits
+			if r.fresh {
+				return waits, nil
+			}
+			continue
+		}
+		r.at = r.frames.At()
+		if h.Kind == frame.Group && h.LastVersion() > r.last {
+			r.frame = f
+			return ready, nil
+		}
+	}
+}
+
+// open opens the segment that has the next frame. It returns false if there is none.
+func (r *Reader) open() (found bool, err error) {
+	limits := r.load() // before the View and the end of its segment
+	hold, err := r.c.Views.Hold()
+	if err != nil {
+		return false, err
+	}
+	s, err := r.locate(hold.View())
+	if s == nil || err != nil {
+		hold.Release()
+		return false, err
+	}
+	_, r.release = hold.HoldPart(func(part *view.View) {
+		part.Tables, part.Runs, part.Segments = nil, nil, view.NewSegments([]*view.Segment{s})
+	})
+	r.source, r.limits, r.fresh = s, limits, true
+	r.frames = s.FramesFrom(r.at, r.c.Values)
+	return true, nil
+}
+
+// locate returns the segment that has the next frame, or nil, and moves to its beginning if it is
+// another one than before.
+func (r *Reader) locate(v *view.View) (*view.Segment, error) {
+	if r.num == 0 {
+		return r.locateFirst(v), nil
+	}
+	for _, list := range [...]*view.Segments{&v.Segments, &v.Feed.Segments} {
+		if s := list.Find(r.num); s != nil && s.Moved == nil && s.End() > r.at.Offset {
+			return s, nil
+		}
+	}
+	next := v.JournalSegment(r.num)
+	if next == nil {
+		return nil, nil
+	}
+	// The header names the frame before exactly. Another one means that segments between are gone.
+	before := r.at.Name
+	before.KeyID = crypt.FileKeyID{} // the frame's tag stands for it
+	if next.Header().Before != before {
+		return nil, r.gone()
+	}
+	r.begin(next)
+	return next, nil
+}
+
+// locateFirst returns the segment that has the frame behind last, or the first one if all begin
+// behind that; nil: there is none.
+func (r *Reader) locateFirst(v *view.View) (first *view.Segment) {
+	for s := v.JournalSegment(0); s != nil; s = v.JournalSegment(s.Num) {
+		if first == nil || s.Header().PrevVersion <= r.last {
+			first = s
+		}
+	}
+	if first != nil {
+		r.begin(first)
+	}
+	return first
+}
+
+// begin moves to the beginning of a segment.
+func (r *Reader) begin(s *view.Segment) {
+	r.num, r.keyID, r.at = s.Num, s.Header().KeyID, s.Frames(false).At()
+}
+
+// errLost says that the versions up to last were given to commits that were lost.
+var errLost = errors.New("the commit was lost in a crash")
+
+// gone says that the next version is not in the history any more.
+func (r *Reader) gone() error {
+	return fmt.Errorf("%w: the change feed has nothing of version %d", errs.ErrVersionGone, r.last+1)
+}
+
+// takeBeside sets commit to a commit that is in no journal.
+func (r *Reader) takeBeside(want entry.Version) error {
+	frame, records := r.frame, r.commit.after
+	hold, err := r.c.Views.Hold()
+	if err != nil {
+		return err
+	}
+	commits := hold.View().Layout.Feed().Commits
+	i := slices.IndexFunc(commits, func(c layout.FeedCommit) bool { return c.Version == want })
+	if i < 0 {
+		hold.Release()
+		if upTo, lost := r.c.Lost(want); lost {
+			r.last = upTo
+			return errLost
+		}
+		return r.gone()
+	}
+	c := &commits[i]
+	r.commit = Commit{Version: want, reader: r, beside: c, after: records}
+	r.frame = frame // what follows in the journal
+	if len(c.Run.Files) == 0 {
+		hold.Release()
+		return nil
+	}
+	run := hold.View().Feed.Run(c.Run.ID)
+	if run == nil {
+		hold.Release()
+		return r.gone()
+	}
+	r.commit.run = run
+	part, release := hold.HoldPart(func(part *view.View) {
+		part.Tables, part.Runs = nil, []*view.Run{run}
+		part.Segments = hold.View().Feed.Segments.Without(func(num entry.FileNum) bool {
+			return !slices.ContainsFunc(c.Segments, func(s layout.Segment) bool { return s.Num == num })
+		})
+	})
+	r.commit.segments = part.Segments
+	// A run is behind a flush, which has ended the segment that was read: it is not needed any more.
+	if before := r.release; before != nil {
+		r.release = func() { before(); release() }
+	} else {
+		r.release = release
+	}
+	return nil
+}
+
+// KeyspaceName returns the name of a keyspace that a change names, or that had it; ok is false if
+// that is not known.
+func KeyspaceName(l *layout.Layout, id entry.KeyspaceID) (name string, ok bool) {
+	if id == entry.DefaultKeyspace {
+		return "", true
+	}
+	if k := l.Keyspace(id); k != nil {
+		return k.Name, true
+	}
+	for _, c := range l.Feed().Commits {
+		if c.Keyspace.ID == id {
+			return c.Keyspace.Name, true
+		}
+	}
+	return "", false
+}
+
+// fileName is the name of the journal segment that is read.
+func (r *Reader) fileName() string { return filename.Of(filename.Journal, r.num) }

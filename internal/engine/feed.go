@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/journal"
+)
+
+// FeedRetention is how much history stays for the change feed. Zero: none.
+type FeedRetention struct {
+	Age   time.Duration // of what is newer; 0: of any age, up to Bytes
+	Bytes int64         // of files, at most; 0: without a bound, up to Age
+}
+
+// unreadBytes is how much an open reader may hold beyond the retention, up to the whole segments that
+// it ends in.
+const unreadBytes = 64 << 20
+
+// FeedReader is an open reader of the change feed.
+type FeedReader interface {
+	// Unread returns up to which version all was read, and how far in which journal segment.
+	Unread() (read entry.Version, segment entry.FileNum, offset int64)
+}
+
+// feedKeeper decides what stays for the change feed: what the retention says, and what open readers
+// have not read. Each edit asks it; while nobody wants a feed, an edit says nothing of it.
+type feedKeeper struct {
+	retention FeedRetention
+	now       func() time.Time
+
+	mu   sync.Mutex
+	open map[FeedReader]struct{}
+}
+
+func newFeedKeeper(r FeedRetention, now func() time.Time) *feedKeeper {
+	return &feedKeeper{retention: r, now: now, open: make(map[FeedReader]struct{})}
+}
+
+// Keep has what r has not read stay, until remove is called.
+func (k *feedKeeper) Keep(r FeedReader) (remove func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open[r] = struct{}{}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.open, r)
+	}
+}
+
+// isWanted reports whether anything is to stay for the change feed.
+func (k *feedKeeper) isWanted() bool {
+	if k.retention != (FeedRetention{}) {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.open) > 0
+}
+
+// retain says in an edit of l what stays for the change feed, and what goes: of the segments that
+// the edit takes from the journal, of what it commits itself, and of what l has. The journal is
+// durable up to the frame with this number.
+func (k *feedKeeper) retain(edit *layout.Edit, l *layout.Layout, unflushed []journal.SegmentInfo, durable uint64) {
+	now := l.Feed()
+	if !k.isWanted() && now.Empty() {
+		edit.FeedCommits = nil
+		return
+	}
+	for _, s := range unflushed {
+		// A segment without records has no version.
+		if s.File <= l.FlushedTo() || s.File > edit.FlushedTo || s.Max == 0 {
+			continue
+		}
+		// The manifest must not name what a power loss would take. Without it there would be a gap,
+		// so what is older goes, too.
+		if s.Number > durable {
+			edit.FeedFrom = s.Max
+			continue
+		}
+		edit.FeedSegments = append(edit.FeedSegments, layout.FeedSegment{End: s.End, Last: s.Max})
+	}
+	for i := range edit.FeedCommits {
+		if c := &edit.FeedCommits[i]; c.Keyspace.ID == entry.DefaultKeyspace {
+			c.Segments = edit.AddSegments
+			if len(edit.AddRuns) > 0 {
+				c.Run = edit.AddRuns[0]
+			}
+		}
+	}
+	next := layout.Feed{
+		Segments: append(now.Segments[:len(now.Segments):len(now.Segments)], edit.FeedSegments...),
+		Commits:  append(now.Commits[:len(now.Commits):len(now.Commits)], edit.FeedCommits...),
+	}
+	edit.FeedFrom = max(edit.FeedFrom, k.dropped(next, l))
+}
+
+// dropped returns the version up to which a feed may go; 0: all of it stays.
+func (k *feedKeeper) dropped(feed layout.Feed, l *layout.Layout) entry.Version {
+	items := feed.Items()
+	need := k.needed(feed, items)
+	most, aged := k.retention.Bytes, entry.Version(0)
+	if k.retention.Age > 0 {
+		aged = l.VersionAt(k.now().Add(-k.retention.Age).UnixMilli())
+		if most == 0 {
+			most = math.MaxInt64
+		}
+	}
+	// Files under a data key that is to go can't stay: nothing writes them again.
+	rewritten := entry.Version(0)
+	if l.DataKey().Rewrite {
+		rewritten = feed.NewestUnder(l.IsOld)
+	}
+	bytes := int64(0)
+	for i := len(items) - 1; i >= 0; i-- {
+		item := items[i]
+		bytes += item.Bytes
+		retained := bytes <= most && item.Last > aged
+		if item.Last <= rewritten || !retained && item.Last <= need {
+			return item.Last
+		}
+	}
+	return 0
+}
+
+// needed returns the version behind which all must stay, for readers that have not fallen too far
+// behind; MaxVersion: nothing.
+func (k *feedKeeper) needed(feed layout.Feed, items []layout.FeedItem) entry.Version {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	need := entry.MaxVersion
+	for r := range k.open {
+		read, num, offset := r.Unread()
+		unread := int64(0)
+		for _, item := range items {
+			if item.Last > read {
+				unread += item.Bytes
+			}
+		}
+		for _, s := range feed.Segments {
+			if s.File == num && s.Last > read {
+				unread -= offset
+			}
+		}
+		if unread > unreadBytes {
+			// What it needs goes now, so what comes later is of no use to it.
+			delete(k.open, r)
+			continue
+		}
+		need = min(need, read)
+	}
+	return need
+}

@@ -1,0 +1,520 @@
+package brock
+
+import (
+	"bytes"
+	"context"
+	"encoding"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/copies/feed"
+	"github.com/brockdb/brock/internal/engine"
+)
+
+// WatchOptions says what a Watch yields. The zero value is all commits from now on, as soon as they
+// are durable.
+type WatchOptions struct {
+	After     Position      // the last commit that was handled; the zero Position: begin now
+	Snapshot  bool          // first the state at one version, then what follows; After must be zero
+	Keyspaces []*Keyspace   // only changes in these; none: in all
+	Prefixes  [][]byte      // only changes of keys that begin with one of these; none: of all
+	KeysOnly  bool          // values are not wanted: Change.Value returns ErrInvalid
+	Buffered  bool          // also commits that a power loss may take back
+	Progress  time.Duration // while commits come that don't match, an empty Commit at least so often; 0 = 1 s
+}
+
+// Commit is what one commit has changed: all of it, or what WatchOptions ask for. It is valid until
+// the loop over Watch goes on.
+type Commit struct {
+	Version  uint64 // that the commit has given to the store
+	Snapshot bool   // the changes are sets: all pairs of the store as of Version
+	Caught   bool   // when it was yielded, there was nothing newer to show: a read at Version is the newest state
+
+	position Position
+	changes  func(yield func(*Change, error) bool)
+}
+
+// Position is the place behind the commit: a Watch with it in After goes on there.
+func (c *Commit) Position() Position { return c.position }
+
+// Changes yields the changes in an order in which they can be applied one after the other. It reads
+// them while they are yielded: a commit of many GB needs no more memory than a small one. A progress
+// Commit has none. It may be called again. An error ends it.
+func (c *Commit) Changes() iter.Seq2[*Change, error] {
+	if c.changes == nil {
+		return func(func(*Change, error) bool) {}
+	}
+	return c.changes
+}
+
+// ChangeKind says what a Change does.
+type ChangeKind uint8
+
+// The kinds of a change.
+const (
+	ChangeSet             ChangeKind = 1 // Key has a value, Meta and ExpiresAt
+	ChangeDelete          ChangeKind = 2 // Key is gone
+	ChangeDeleteRange     ChangeKind = 3 // all keys from Key up to Upper are gone; a nil Upper is no bound
+	ChangeKeyspaceCreated ChangeKind = 4 // Keyspace was made, and is empty
+	ChangeKeyspaceDropped ChangeKind = 5 // Keyspace is gone, with all that was in it
+)
+
+// String is the kind in one or two words.
+func (k ChangeKind) String() string {
+	names := [...]string{ChangeSet: "set", ChangeDelete: "delete", ChangeDeleteRange: "delete range", ChangeKeyspaceCreated: "keyspace created", ChangeKeyspaceDropped: "keyspace dropped"}
+	if k == 0 || int(k) >= len(names) {
+		return fmt.Sprintf("ChangeKind(%d)", uint8(k))
+	}
+	return names[k]
+}
+
+// Change is one change of a Commit. It and its slices are valid until the loop over Changes goes on.
+// An expiry is no change: ExpiresAt of the set has said when.
+type Change struct {
+	Kind      ChangeKind
+	Keyspace  string // its name; "" is the default one
+	Key       []byte // of a range the lower bound, empty without one
+	Upper     []byte // of a range the bound behind its last key; nil without one
+	Meta      byte
+	ExpiresAt time.Time // the zero time is never
+
+	value func(dst []byte) ([]byte, error)
+}
+
+// Value returns the value of a ChangeSet in new memory. Nothing is read from the disk for it before
+// it is called, but for small values.
+func (c *Change) Value() ([]byte, error) {
+	if c.value == nil {
+		return nil, fmt.Errorf("brock: a change without a value: %w", ErrInvalid)
+	}
+	return c.value(nil)
+}
+
+// Position is a place between two commits of one store. Two Positions are the same place if they are
+// equal (==). A consumer that stores it together with what it has made of the commits, in one
+// transaction of its own, handles each commit exactly once, whatever crashes.
+//
+// A Position belongs to one history. A copy of the store (a restored backup, a checkpoint, a salvage)
+// that goes on by itself gives the same versions to other commits, so Watch refuses a Position of
+// another past with ErrVersionGone.
+type Position struct {
+	version uint64
+	session uint64 // id of the opening of the store that has committed it
+}
+
+var (
+	_ encoding.TextMarshaler   = Position{}
+	_ encoding.TextUnmarshaler = (*Position)(nil)
+)
+
+// Version is the version of the last commit before the place.
+func (p Position) Version() uint64 { return p.version }
+
+// String is the Position as text, for ParsePosition: the version, "-", 16 hex digits.
+func (p Position) String() string { return fmt.Sprintf("%d-%016x", p.version, p.session) }
+
+// MarshalText returns String.
+func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText sets p to what String has returned. It returns ErrInvalid for any other text.
+func (p *Position) UnmarshalText(text []byte) error {
+	var q Position
+	_, err := fmt.Sscanf(string(text), "%d-%x", &q.version, &q.session)
+	if err != nil || q.String() != string(text) {
+		return fmt.Errorf("brock: %.100q is no position: %w", text, ErrInvalid)
+	}
+	*p = q
+	return nil
+}
+
+// ParsePosition returns the Position that String has printed, or ErrInvalid.
+func ParsePosition(text string) (p Position, err error) {
+	err = p.UnmarshalText([]byte(text))
+	return p, err
+}
+
+// positionAt is the place behind version v.
+func (w *watch) positionAt(v entry.Version) Position {
+	// A session is recorded before its first commit is visible.
+	s, ok := w.db.engine.Sessions().Of(v)
+	if !ok {
+		// From before the sessions that are known. The zero Position would mean now.
+		s.ID = w.db.seed | 1
+	}
+	return Position{version: uint64(v), session: s.ID}
+}
+
+// feedPoll is how often a Watch of a follower looks for commits of the writer.
+const feedPoll = 50 * time.Millisecond
+
+// Watch yields what is committed, commit by commit, in the order of versions: nothing is missing,
+// nothing comes twice, and no commit comes in part. It goes on for ever, until the loop ends, ctx
+// ends or the store is closed; then, and after any error, the last pair has the error. A commit is
+// visible to reads before it is yielded, and it is durable, unless Buffered is set.
+//
+// The consumer pulls: a Watch has no goroutine and no queue. While it waits it costs nothing, and a
+// slow consumer never slows a writer. What it has not read stays in the store's files for it: up to
+// 64 MB, and the journal segments in which these begin and end, or as much as Options.FeedRetention
+// says. A consumer that falls behind further gets ErrVersionGone, and so does one with an After that
+// the history does not reach, or that is of another past: see Position. It begins again with
+// Snapshot.
+//
+// In a store opened with Mode Follow, Watch yields what the writer in the other process commits, and
+// holds nothing in the writer's files: there Options.FeedRetention of the writer counts alone. It
+// calls Refresh by itself. In a store that is ReadOnly it yields what is there.
+//
+// Other errors are a *CorruptionError, those of Refresh, ErrInvalid and ErrClosed. A Watch reads all
+// commits, whatever the filter: to serve many consumers, let one Watch feed them. Any number of
+// Watches may run at once.
+func (db *DB) Watch(ctx context.Context, o WatchOptions) iter.Seq2[*Commit, error] {
+	return func(yield func(*Commit, error) bool) {
+		w := watch{db: db, o: o}
+		if err := w.run(ctx, yield); err != nil && !errors.Is(err, errLoopLeft) {
+			yield(nil, err)
+		}
+	}
+}
+
+var errLoopLeft = errors.New("the loop was left")
+
+// watch is a Watch under way.
+type watch struct {
+	db     *DB
+	o      WatchOptions
+	reader *feed.Reader
+	wanted map[entry.KeyspaceID]bool // nil: all
+
+	shown   entry.Version // version of the last Commit that was yielded
+	shownAt time.Time     // when it was yielded, or the Watch began
+	caught  bool          // its Caught
+}
+
+func (o *WatchOptions) validate(db *DB) error {
+	switch {
+	case o.Snapshot && o.After != Position{}:
+		return &OptionError{Field: "After", Reason: "contradicts Snapshot, which begins anew"}
+	case o.Progress < 0:
+		return &OptionError{Field: "Progress", Reason: "is negative"}
+	}
+	for _, k := range o.Keyspaces {
+		if err := resolveKeyspace(db, k).checkExists(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error {
+	if err := checkRead(ctx, w.db); err != nil {
+		return err
+	}
+	if err := w.o.validate(w.db); err != nil {
+		return err
+	}
+	if w.o.Progress == 0 {
+		w.o.Progress = time.Second
+	}
+	for i, p := range w.o.Prefixes { // the caller's memory may be mapped
+		clone, err := cloneKey(p)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			w.o.Prefixes = slices.Clone(w.o.Prefixes)
+		}
+		w.o.Prefixes[i] = clone
+	}
+	if len(w.o.Keyspaces) > 0 {
+		w.wanted = make(map[entry.KeyspaceID]bool)
+		for _, k := range w.o.Keyspaces {
+			w.wanted[resolveKeyspace(w.db, k).at.ID] = true
+		}
+	}
+	ctx, end := w.db.engine.Lifetime.Until(ctx)
+	defer end()
+	var snapshot *Txn
+	remove, err := w.begin(ctx, func() (err error) {
+		if w.o.Snapshot {
+			snapshot, err = w.db.Begin(ctx, TxnOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer remove()
+	defer w.reader.Close()
+	if snapshot != nil {
+		err := w.yieldSnapshot(snapshot, yield)
+		snapshot.Discard()
+		if err != nil {
+			return err
+		}
+	}
+	for {
+		if err := w.next(ctx, yield); err != nil {
+			return err
+		}
+	}
+}
+
+// begin makes the reader. snapshot is called where nothing is committed, before the reader is there.
+func (w *watch) begin(ctx context.Context, snapshot func() error) (remove func(), err error) {
+	db := w.db
+	if db.source.Follower != nil {
+		if _, err := db.Refresh(ctx); err != nil {
+			return nil, err
+		}
+	}
+	remove = func() {}
+	start := func() error {
+		if err := snapshot(); err != nil {
+			return err
+		}
+		after := db.engine.Views.Visible()
+		if w.o.After != (Position{}) {
+			if err := w.reached(w.o.After); err != nil {
+				return err
+			}
+			after = entry.Version(w.o.After.version)
+		}
+		c := feed.Config{Views: db.engine.Views, Lost: func(v entry.Version) (entry.Version, bool) { return db.engine.Sessions().Lost(v) }, Values: !w.o.KeysOnly}
+		if j := db.engine.Journal; j != nil && !w.o.Buffered {
+			c.Durable = func() uint64 { return j.DurableEnd().Number }
+		}
+		w.reader = feed.NewReader(c, after)
+		w.shown, w.shownAt = after, time.Now()
+		if db.commits != nil {
+			remove = db.engine.Feed.Keep(feedPlace{w.reader})
+		}
+		return nil
+	}
+	if db.commits == nil {
+		err = start()
+		return remove, err
+	}
+	// Between two commits: an edit that commits asks before whether anybody wants it for the feed.
+	err = db.commits.Do(ctx, start)
+	return remove, err
+}
+
+// feedPlace tells the engine what a reader has not read.
+type feedPlace struct{ *feed.Reader }
+
+func (f feedPlace) Unread() (entry.Version, entry.FileNum, int64) {
+	p := f.Place()
+	return p.Version, p.Segment, p.Offset
+}
+
+var _ engine.FeedReader = feedPlace{}
+
+// reached returns ErrVersionGone unless p is in the history of this store.
+func (w *watch) reached(p Position) error {
+	v := entry.Version(p.version)
+	if v > w.db.engine.Views.Visible() || w.positionAt(v) != p {
+		return fmt.Errorf("brock: position %v is not in the history of this store: %w", p, ErrVersionGone)
+	}
+	return nil
+}
+
+// next yields the next commit that matches, or a progress Commit, or waits.
+func (w *watch) next(ctx context.Context, yield func(*Commit, error) bool) error {
+	if err := errs.Ended(ctx); err != nil {
+		return err
+	}
+	rung := w.db.engine.Views.News.Wait() // before the look, so that no commit is missed
+	c, err := w.reader.Next()
+	if err != nil {
+		return err
+	}
+	last := w.reader.Place().Version
+	switch {
+	case c == nil && last > w.shown && w.wait() > 0, c == nil && last == w.shown && w.caught:
+		return w.sleep(ctx, rung, last > w.shown)
+	case c == nil: // what was yielded last is the newest now, or the filter has left out all for long
+		return w.yield(&Commit{Version: uint64(last), Caught: true}, yield)
+	}
+	matches, err := w.matches(c)
+	if err != nil {
+		return err
+	}
+	if matches {
+		return w.yield(&Commit{Version: uint64(c.Version), Caught: c.Version >= w.db.engine.Views.Visible(), changes: w.changes(c)}, yield)
+	}
+	if w.wait() <= 0 {
+		return w.yield(&Commit{Version: uint64(c.Version)}, yield)
+	}
+	return nil
+}
+
+// wait is how long no progress Commit is due.
+func (w *watch) wait() time.Duration { return w.o.Progress - time.Since(w.shownAt) }
+
+// sleep waits for news. If commits were left out, it also waits for the time of a progress Commit.
+func (w *watch) sleep(ctx context.Context, rung <-chan struct{}, leftOut bool) error {
+	var timer <-chan time.Time
+	switch {
+	case w.db.source.Follower != nil:
+		timer = time.After(feedPoll)
+	case leftOut:
+		timer = time.After(w.wait())
+	}
+	select {
+	case <-ctx.Done():
+		return errs.Ended(ctx)
+	case <-rung:
+	case <-timer:
+		if w.db.source.Follower != nil {
+			_, err := w.db.Refresh(ctx)
+			return err
+		}
+	}
+	return nil
+}
+
+// yield yields a Commit.
+func (w *watch) yield(c *Commit, yield func(*Commit, error) bool) error {
+	v := entry.Version(c.Version)
+	c.position = w.positionAt(v)
+	if w.shown, w.caught = v, c.Caught; !yield(c, nil) {
+		return errLoopLeft
+	}
+	w.shownAt = time.Now()
+	return nil
+}
+
+// wants reports whether a change matches the filter.
+func (w *watch) wants(id entry.KeyspaceID, ch *feed.Change) bool {
+	if w.wanted != nil && !w.wanted[id] {
+		return false
+	}
+	if len(w.o.Prefixes) == 0 || ch == nil {
+		return true
+	}
+	return slices.ContainsFunc(w.o.Prefixes, func(p []byte) bool {
+		if ch.Kind != entry.RangeDelete {
+			return bytes.HasPrefix(ch.Key, p)
+		}
+		// The range may have keys with the prefix: it begins before their end, and ends behind their
+		// beginning.
+		end := afterPrefix(p)
+		return (end == nil || bytes.Compare(ch.Key, end) < 0) && (ch.Upper == nil || bytes.Compare(ch.Upper, p) > 0)
+	})
+}
+
+// matches reports whether a commit has a change that matches the filter.
+func (w *watch) matches(c *feed.Commit) (bool, error) {
+	if w.wanted == nil && len(w.o.Prefixes) == 0 {
+		return true, nil
+	}
+	if k := c.Keyspace(); k != nil {
+		return w.wants(k.ID, nil), nil
+	}
+	for ch, err := range c.Changes() {
+		if err != nil || w.wants(ch.Keyspace, ch) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// changes returns Commit.changes of a commit.
+func (w *watch) changes(c *feed.Commit) func(func(*Change, error) bool) {
+	return func(yield func(*Change, error) bool) {
+		if k := c.Keyspace(); k != nil {
+			kind := ChangeKeyspaceCreated
+			if k.Dropped {
+				kind = ChangeKeyspaceDropped
+			}
+			yield(&Change{Kind: kind, Keyspace: k.Name}, nil)
+			return
+		}
+		var out Change
+		names := map[entry.KeyspaceID]string{}
+		for ch, err := range c.Changes() {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !w.wants(ch.Keyspace, ch) {
+				continue
+			}
+			name, ok := names[ch.Keyspace]
+			if !ok {
+				if name, ok = feed.KeyspaceName(w.db.engine.Views.Current().Layout, ch.Keyspace); !ok {
+					yield(nil, fmt.Errorf("brock: the keyspace of a change was dropped, and the history does not tell its name: %w", ErrVersionGone))
+					return
+				}
+				names[ch.Keyspace] = name
+			}
+			out = Change{Kind: changeKind(ch.Kind), Keyspace: name, Key: ch.Key, Upper: ch.Upper, Meta: ch.Meta}
+			if ch.Expires != 0 {
+				out.ExpiresAt = time.UnixMilli(int64(ch.Expires))
+			}
+			if out.Kind == ChangeSet && !w.o.KeysOnly {
+				out.value = ch.AppendValue
+			}
+			if !yield(&out, nil) {
+				return
+			}
+		}
+	}
+}
+
+// changeKind is the kind of a change of a key or a range.
+func changeKind(k entry.Kind) ChangeKind {
+	switch k {
+	case entry.Delete:
+		return ChangeDelete
+	case entry.RangeDelete:
+		return ChangeDeleteRange
+	}
+	return ChangeSet
+}
+
+// yieldSnapshot yields the state that a transaction sees.
+func (w *watch) yieldSnapshot(t *Txn, yield func(*Commit, error) bool) error {
+	keyspaces := w.o.Keyspaces
+	if w.wanted == nil {
+		keyspaces = append(slices.Collect(w.db.Keyspaces()), nil)
+	}
+	prefixes := w.o.Prefixes
+	if len(prefixes) == 0 {
+		prefixes = [][]byte{nil}
+	}
+	c := &Commit{Version: t.ReadVersion(), Snapshot: true, Caught: true}
+	c.changes = func(yield func(*Change, error) bool) {
+		var out Change
+		for _, k := range keyspaces {
+			k = resolveKeyspace(w.db, k)
+			for i, p := range prefixes {
+				for item, err := range t.In(k).Items(IteratorOptions{Prefix: p, KeysOnly: w.o.KeysOnly}) {
+					if errors.Is(err, ErrKeyspaceNotFound) { // made or dropped since
+						break
+					}
+					if err != nil {
+						yield(nil, err)
+						return
+					}
+					// Prefixes may lie in each other: each key comes once.
+					if slices.ContainsFunc(prefixes[:i], func(q []byte) bool { return bytes.HasPrefix(item.Key(), q) }) {
+						continue
+					}
+					out = Change{Kind: ChangeSet, Keyspace: k.Name(), Key: item.Key(), Meta: item.Meta(), ExpiresAt: item.ExpiresAt()}
+					if !w.o.KeysOnly {
+						out.value = func([]byte) ([]byte, error) { return item.ValueCopy(nil) }
+					}
+					if !yield(&out, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+	return w.yield(c, yield)
+}
