@@ -2,13 +2,16 @@ package watch
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/kit/assert"
@@ -98,7 +101,9 @@ func (p *past) follow(t *testing.T, what string, db *brock.DB, at brock.Position
 		t.Fatalf("%s: %d is no version", what, from)
 	}
 	s := maps.Clone(p.states[from])
-	for c, err := range db.Watch(t.Context(), brock.WatchOptions{After: at, Buffered: true}) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a commit that is left out would be waited for
+	defer cancel()
+	for c, err := range db.Watch(ctx, brock.WatchOptions{After: at, Buffered: true}) {
 		if err != nil {
 			t.Fatalf("%s: behind version %d: %v", what, p.versions[i], err)
 		}
@@ -300,4 +305,75 @@ func testGivenVersions(t *testing.T, seed uint64) {
 	p.check(t, "at the end", db, floor)
 	p.follow(t, "at the end", db, start, 0)
 	assert.OK(t, db.Verify(t.Context(), func(c *brock.CorruptionError) { t.Error(c) }))
+}
+
+// TestGapBesideJumps: a commit that is missing before one with a given version is found, whoever reads.
+func TestGapBesideJumps(t *testing.T) {
+	mem := vfs.NewMem()
+	o := brock.Options{Dir: "/db", FS: mem}
+	db := assert.Must(brock.Open(o))
+	defer func() { assert.OK(t, db.Close()) }()
+	at := func(v uint64) {
+		assert.OK(t, db.UpdateContext(t.Context(), brock.TxnOptions{CommitAt: v}, func(txn *brock.Txn) error { return txn.Set([]byte("k"), nil) }))
+	}
+	rep := newReplica()
+	rep.pull(t, db, brock.WatchOptions{}, 1, nil)
+	at(100)
+	// Nobody reads the feed, so the history does not have this.
+	assert.OK(t, db.AdvanceVersion(t.Context(), 300))
+	at(1<<40 + 5)
+	var got []uint64
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for c, err := range db.Watch(ctx, brock.WatchOptions{After: rep.at}) {
+		if err != nil {
+			assert.Error(t, "a gap", err, brock.ErrVersionGone)
+			break
+		}
+		got = append(got, c.Version)
+	}
+	assert.Equal(t, "commits", fmt.Sprint(got), "[100]")
+}
+
+// TestLostAdvance: a manifest of before AdvanceVersion doesn't fit the journal behind it, and one that
+// lacks nothing does, however far its versions jump.
+func TestLostAdvance(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		mem := vfs.NewMem()
+		o := brock.Options{Dir: "/db", FS: mem, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
+		db := assert.Must(brock.Open(o))
+		at := func(v uint64) {
+			assert.OK(t, db.UpdateContext(t.Context(), brock.TxnOptions{CommitAt: v}, func(txn *brock.Txn) error { return txn.Set([]byte("k"), nil) }))
+		}
+		at(100)
+		files := map[string]string{}
+		for _, name := range storetest.ListFiles(t, mem, "") {
+			if base := path.Base(name); strings.HasPrefix(base, "MANIFEST") || strings.HasPrefix(base, "SUPER") {
+				files[name] = string(storetest.ReadFile(t, mem, name))
+			}
+		}
+		if lost {
+			assert.OK(t, db.AdvanceVersion(t.Context(), 300))
+		}
+		at(400)
+		at(7<<32 + 400)
+		crashed := mem.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
+		assert.OK(t, db.Close())
+		for name, content := range files {
+			assert.OK(t, crashed.Remove(name))
+			storetest.WriteFile(t, crashed, name, content)
+		}
+		o.FS = crashed
+		db, err := brock.Open(o)
+		if lost {
+			assert.Error(t, "the edit of version 300 is lost", err, brock.ErrCorrupt)
+			if !strings.Contains(err.Error(), "version 400, and no version from 101 on") {
+				t.Error(err)
+			}
+			continue
+		}
+		assert.OK(t, err)
+		assert.Equal(t, "version", db.Version(), 7<<32+400)
+		assert.OK(t, db.Close())
+	}
 }
