@@ -86,7 +86,9 @@ func codeFlag(w *wire, set *bool) {
 	if codeSigned(w, &n); n>>1 != 0 {
 		w.failRead("flag %d", n)
 	}
-	*set = n == 1
+	if !w.writing {
+		*set = n == 1
+	}
 }
 
 func codeVersion(w *wire, v *entry.Version) {
