@@ -69,7 +69,7 @@ func (b *Batch) checkUnspent() error {
 	if b.batch == nil {
 		return ErrClosed
 	}
-	if err := b.db.checkWritable(); err != nil {
+	if err := checkWritable(b.db); err != nil {
 		return err
 	}
 	if b.spent {
@@ -83,6 +83,11 @@ func (b *Batch) addWrite(e *Entry, kind entry.Kind) error {
 		return err
 	}
 	ctx := context.Background()
+	if b.writes.HasVersions() && e != nil {
+		if err := b.checkRoom(len(e.Key) + len(e.Value)); err != nil {
+			return err
+		}
+	}
 	return b.writes.finishWrite(ctx, b.db, b.writes.addWrite(ctx, b.keyspace, e, kind, b.db.now))
 }
 
@@ -114,8 +119,9 @@ func (b *Batch) Size() int64 {
 	return b.writes.Bytes()
 }
 
-// Commit commits the writes, with this durability, and returns their version; 0 if there were
-// none. Its errors mean what those of Txn.Commit mean. Call Reset before you use the batch again,
+// Commit commits the writes, with this durability, and returns their version, of several the
+// greatest one; 0 if there were no writes. After At it returns ErrVersionMismatch, and has written
+// nothing, if the least version is not above that of every commit before. Its other errors mean what those of Txn.Commit mean. Call Reset before you use the batch again,
 // also after an error, except ErrInvalid.
 func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err error) {
 	if err := b.checkUnspent(); err != nil {

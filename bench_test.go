@@ -149,3 +149,62 @@ func BenchmarkTxnSet(b *testing.B) {
 	}
 	txn.Discard()
 }
+
+// BenchmarkVersionSuffix reads the newest version at or below one of a key in a store whose keys end
+// in ^version, big-endian, as Dgraph and Cosmos have them: by an iterator for each read, and by one
+// that stays open, beside a get of the whole key. Keys and version are different each time; all of the
+// store is in runs, and in memory.
+func BenchmarkVersionSuffix(b *testing.B) {
+	const keys, versions = 20_000, 10
+	db := openTest(b, Options{})
+	suffixed := func(dst []byte, i, v int) []byte {
+		dst = fmt.Appendf(dst[:0], "account/%012d/", i)
+		return binary.BigEndian.AppendUint64(dst, ^uint64(v))
+	}
+	batch := db.NewBatch()
+	for i := range keys {
+		for v := range versions {
+			must(b, batch.Set(suffixed(nil, i, 10*v), make([]byte, 32)))
+		}
+	}
+	_, err := batch.Commit(b.Context(), Buffered)
+	must(b, err)
+	must(b, db.Compact(b.Context()))
+	txn := db.NewTransaction(false)
+	defer txn.Discard()
+	run := func(name string, off int, read func(key []byte) error) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var list [1 << 12][]byte
+			for n := range list {
+				list[n] = suffixed(nil, n*7919%keys, 10*(n%versions)+off)
+			}
+			n := 0
+			for b.Loop() {
+				n++
+				if err := read(list[n%len(list)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	run("get", 0, func(key []byte) error {
+		_, err := txn.Get(key)
+		return err
+	})
+	seek := func(it *Iterator, key []byte) error {
+		it.Seek(key)
+		if !it.Valid() || len(it.Item().Key()) != len(key) {
+			return fmt.Errorf("%q: %w", key, it.Err())
+		}
+		return nil
+	}
+	run("open", 5, func(key []byte) error {
+		it := txn.NewIterator(IteratorOptions{KeysOnly: true, Prefix: key[:len(key)-8]})
+		defer it.Close()
+		return seek(it, key)
+	})
+	it := txn.NewIterator(IteratorOptions{KeysOnly: true})
+	defer it.Close()
+	run("seek", 5, func(key []byte) error { return seek(it, key) })
+}

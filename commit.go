@@ -121,7 +121,7 @@ func (w *writes) discardFiles() {
 // writes are durable if synced is set or if they were spilled.
 func (w *writes) commitWrites(ctx context.Context, db *DB, c commit.Check, synced bool) (v entry.Version, err error) {
 	// The store may have been closed since the transaction began.
-	if err := db.checkWritable(); err != nil {
+	if err := checkWritable(db); err != nil {
 		return 0, err
 	}
 	begin := sinceOpen(db)
@@ -133,12 +133,16 @@ func (w *writes) commitWrites(ctx context.Context, db *DB, c commit.Check, synce
 		entries, bytes = int64(records), int64(len(payload))
 		// It lies in w, which is pooled: the leader is another goroutine, so each commit would have
 		// to allocate its request.
-		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.RangesInPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
+		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.RangesInPayload(), Check: c, Synced: synced, Given: w.Given(), Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
 	} else if err = w.SpillMemory(ctx, db.newSpill); err == nil {
 		// All of them: SpillMemory has moved what was left in memory, as the edit adds files and nothing
 		// else.
-		v, err = db.commits.CommitAlone(ctx, files, c)
+		var at entry.Version
+		if given := w.Given(); len(given) > 0 {
+			at = given[0].Version
+		}
+		v, err = db.commits.CommitAlone(ctx, files, c, at)
 		entries, bytes = files.Entries(), files.Bytes()
 	}
 	db.counters.addCommit(sinceOpen(db)-begin, err, entries, bytes)

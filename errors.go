@@ -15,7 +15,7 @@ var (
 	ErrKeyNotFound      = errs.ErrKeyNotFound      // the key has no value that this reader sees
 	ErrKeyspaceNotFound = errs.ErrKeyspaceNotFound // the keyspace was dropped, or a read-only store has none of that name
 	ErrConflict         = errs.ErrConflict         // what the transaction read or wrote has changed: nothing was written, run it again; errors.As finds a *ConflictError
-	ErrVersionMismatch  = errs.ErrVersionMismatch  // CompareAndSet or CompareAndDelete found another version; errors.Is reports ErrConflict too
+	ErrVersionMismatch  = errs.ErrVersionMismatch  // CompareAndSet or CompareAndDelete found another version, or a version given to a commit is not above the newest; errors.Is reports ErrConflict too
 	ErrReadOnly         = errs.ErrReadOnly         // a write in a read-only transaction or store
 	ErrTxnDone          = errs.ErrTxnDone          // the transaction was committed or discarded
 	ErrClosed           = errs.ErrClosed           // the store is closed

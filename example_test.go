@@ -135,6 +135,39 @@ func ExampleDB_CompareAndSet() {
 	// true true
 }
 
+func ExampleBatch_At() {
+	db, err := brock.Open(brock.Options{InMemory: true, KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Manual: true}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	ctx := context.Background()
+	batch := db.NewBatch()
+	for _, height := range []uint64{100, 120} {
+		_ = batch.At(height) // two blocks, in one commit
+		_ = batch.Set([]byte("balance"), fmt.Append(nil, height/10))
+	}
+	fmt.Println(batch.Commit(ctx, brock.Synced))
+	_ = db.ViewContext(ctx, brock.TxnOptions{ReadAt: 119}, func(txn *brock.Txn) error {
+		item, err := txn.Get([]byte("balance"))
+		if err != nil {
+			return err
+		}
+		value, err := item.Value()
+		fmt.Printf("%s, of version %d\n", value, item.Version())
+		return err
+	})
+	_, err = db.Begin(ctx, brock.TxnOptions{Update: true, CommitAt: brock.MaxCommitAt + 1})
+	fmt.Println(err)
+	err = db.UpdateContext(ctx, brock.TxnOptions{CommitAt: 120}, func(txn *brock.Txn) error { return txn.Delete([]byte("balance")) })
+	fmt.Println(errors.Is(err, brock.ErrVersionMismatch))
+	// Output:
+	// 120 <nil>
+	// 10, of version 100
+	// brock: option CommitAt: is above MaxCommitAt
+	// true
+}
+
 func ExampleTxn_NewIterator_reverse() {
 	db := openMemory()
 	defer db.Close()

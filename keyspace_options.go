@@ -10,7 +10,7 @@ import (
 // recordedOptions returns o in the form in which the manifest has it.
 func recordedOptions(o *KeyspaceOptions) layout.KeyspaceOptions {
 	return layout.KeyspaceOptions{
-		ValueThreshold: int64(o.ValueThreshold), TTL: o.TTL, Versions: int64(o.Versions.Versions), Age: o.Versions.Age,
+		ValueThreshold: int64(o.ValueThreshold), TTL: o.TTL, Versions: int64(o.Versions.Versions), Age: o.Versions.Age, Manual: o.Versions.Manual,
 		Codec: int64(o.Compression.codec()), CompressAbove: int64(o.CompressAbove),
 	}
 }
@@ -18,7 +18,7 @@ func recordedOptions(o *KeyspaceOptions) layout.KeyspaceOptions {
 // loadedOptions returns the options that the manifest has.
 func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
 	return KeyspaceOptions{
-		ValueThreshold: clampInt32(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: clampInt32(o.Versions), Age: o.Age},
+		ValueThreshold: clampInt32(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: clampInt32(o.Versions), Age: o.Age, Manual: o.Manual},
 		Compression: compressionBy(codec.Codec(o.Codec)), CompressAbove: max(clampInt32(o.CompressAbove), 0),
 	}
 }

@@ -78,7 +78,7 @@ func (l *keyspaces) byName() map[string]*Keyspace {
 // returns ErrInvalid, on a full disk ErrNoSpace, and else ErrRefused, ErrStopped or ErrClosed;
 // then nothing was created or changed.
 func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
-	if err := db.checkOpen(); err != nil {
+	if err := checkOpen(db); err != nil {
 		return nil, err
 	}
 	if name == "" || len(name) > MaxKeyspaceName {
@@ -122,7 +122,7 @@ func (l *keyspaces) ensureLocked(db *DB, name string, o KeyspaceOptions) (*Keysp
 		return nil, ErrKeyspaceNotFound
 	}
 	// The lock is held over the sync, so that a name is created once.
-	err := db.commits.CommitEdit(context.Background(), func(v entry.Version) error {
+	err := db.commits.CommitEdit(context.Background(), 0, func(v entry.Version) error {
 		_, err := db.engine.Keyspaces.Create(v, name, recordedOptions(&o))
 		return err
 	})
@@ -173,7 +173,7 @@ func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 
 func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	db := k.db
-	if err := db.checkWritable(); err != nil {
+	if err := checkWritable(db); err != nil {
 		return err
 	}
 	if k.at.Dropped.Load() {
@@ -230,7 +230,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		k.at.Dropped.Store(false) // the drop was not begun
 		return err
 	}
-	if err := db.commits.CommitEdit(context.Background(), func(v entry.Version) error { return db.engine.Keyspaces.Drop(v, k.at.ID) }); err != nil {
+	if err := db.commits.CommitEdit(context.Background(), 0, func(v entry.Version) error { return db.engine.Keyspaces.Drop(v, k.at.ID) }); err != nil {
 		// After ErrStopped nobody knows what the next Open will find.
 		k.at.Dropped.Store(errors.Is(err, ErrStopped))
 		return err

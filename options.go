@@ -126,9 +126,11 @@ const (
 // version that was the newest within Age, or that an open transaction reads.
 // Versions keeps the history of each key by itself, back to its last delete;
 // Txn.Versions and IteratorOptions.AllVersions show it.
+// Manual keeps whole states as Age does, until SetDiscardVersion gives them up.
 type Retention struct {
 	Versions int           // keep the N newest versions of each key; 0 and 1 = only the latest
 	Age      time.Duration // keep versions that were the newest at most this long ago; 0 = none
+	Manual   bool          // keep all versions from Keyspace.SetDiscardVersion on; without Age
 }
 
 // FeedRetention says how much history stays for Watch in the files of the journal, so that a
@@ -228,8 +230,12 @@ func (o KeyspaceOptions) overDefaults(base *KeyspaceOptions) KeyspaceOptions {
 	o.TTL = cmp.Or(o.TTL, base.TTL)
 	o.Compression = cmp.Or(o.Compression, base.Compression)
 	o.CompressAbove = cmp.Or(o.CompressAbove, base.CompressAbove)
+	// Manual has no value for none, so a keyspace that sets any of Retention does not inherit it.
+	o.Versions.Manual = o.Versions.Manual || base.Versions.Manual && o.Versions == (Retention{})
 	o.Versions.Versions = cmp.Or(o.Versions.Versions, base.Versions.Versions)
-	o.Versions.Age = cmp.Or(o.Versions.Age, base.Versions.Age)
+	if !o.Versions.Manual {
+		o.Versions.Age = cmp.Or(o.Versions.Age, base.Versions.Age)
+	}
 	// A negative value was given to have none where base has one.
 	o.TTL, o.Versions.Age = max(o.TTL, 0), max(o.Versions.Age, 0)
 	return o
@@ -261,6 +267,7 @@ func (o *KeyspaceOptions) validateKeyspace(prefix string) error {
 		{o.CompressAbove < 0, prefix + "CompressAbove", "is negative"},
 		{o.Versions.Versions < 0, prefix + "Versions.Versions", "is negative"},
 		{o.Versions.Age < 0, prefix + "Versions.Age", "is negative"},
+		{o.Versions.Age > 0 && o.Versions.Manual, prefix + "Versions.Age", "contradicts Manual"},
 	})
 }
 

@@ -21,6 +21,9 @@ func (b *Batch) DeleteRange(lo, hi []byte) error {
 	if err := b.checkBatch(); err != nil {
 		return err
 	}
+	if err := b.checkRoom(2 * (len(lo) + len(hi))); err != nil {
+		return err
+	}
 	return b.writes.finishWrite(context.Background(), b.db, b.writes.deleteRange(b.keyspace, lo, hi))
 }
 

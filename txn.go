@@ -33,6 +33,7 @@ type TxnOptions struct {
 	Isolation  Isolation  // what an update is checked for
 	Durability Durability // of an update's commit; zero = use Options.Durability
 	ReadAt     uint64     // version to read, see Retention.Age; an update is checked against all commits after it; 0 = the newest
+	CommitAt   uint64     // version that an update's commit gets, greater than that of every commit before; 0 = the next one
 	MaxMemory  int64      // bytes of memory for an update's writes, and as many for its read set; more writes go to files; 0 = 1/8 of MemoryLimit; at most 1 GiB
 	Retries    int        // how often UpdateContext runs its function again after ErrConflict; none with ReadAt; 0 = DefaultRetries, <0 = none
 }
@@ -47,6 +48,10 @@ func (o *TxnOptions) validateTxn() error {
 		return &OptionError{Field: "MaxMemory", Reason: "is above 1 GiB"}
 	case o.Durability > Buffered:
 		return errUnknownDurability
+	case o.CommitAt > MaxCommitAt:
+		return &OptionError{Field: "CommitAt", Reason: "is above MaxCommitAt"}
+	case o.CommitAt != 0 && !o.Update:
+		return &OptionError{Field: "CommitAt", Reason: "needs Update"}
 	}
 	return nil
 }
@@ -371,7 +376,8 @@ func (t *Txn) checkUpdate() error {
 // says. The transaction has ended, whatever Commit returns.
 //
 // After an error that is ErrStopped, the next Open finds either all writes or none. After any
-// other error nothing was written: a *ConflictError (run the transaction again), ErrNoSpace,
+// other error nothing was written: a *ConflictError (run the transaction again), ErrVersionMismatch
+// if TxnOptions.CommitAt is not above the newest version any more (which a run does not help), ErrNoSpace,
 // ErrRefused, ErrKeyspaceNotFound, ErrClosed, or the error of a context that has ended before
 // the commit began. Once the commit has begun, Commit waits for it.
 //

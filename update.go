@@ -249,6 +249,9 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 		t.writes.reads.Seed = db.seed
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
 		t.synced = db.opts.isSynced(o.Durability)
+		if o.CommitAt != 0 {
+			t.writes.BeginVersion(entry.Version(o.CommitAt))
+		}
 	}
 	t.phase = uint16(rand.Uint32())
 	t.active.Store(true)

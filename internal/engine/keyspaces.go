@@ -35,7 +35,7 @@ func (k *Keyspaces) Create(v entry.Version, name string, o layout.KeyspaceOption
 			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
 			LastVersion:    v,
 			Lasting:        v,
-			FeedCommits:    []layout.FeedCommit{{Version: v, Keyspace: layout.KeyspaceChange{ID: made.ID, Name: name}}},
+			FeedCommits:    k.besideCommits(v, layout.KeyspaceChange{ID: made.ID, Name: name}),
 		}, nil
 	})
 	if err != nil {
@@ -58,6 +58,42 @@ func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 	})
 }
 
+// Advance commits nothing as version v, durably. It runs in the place of a commit leader, as Drop does.
+func (k *Keyspaces) Advance(v entry.Version) error {
+	return k.recordEdit(func(*layout.Layout) (*layout.Edit, error) {
+		return &layout.Edit{LastVersion: v, Lasting: v, FeedCommits: k.besideCommits(v, layout.KeyspaceChange{})}, nil
+	})
+}
+
+// Discard raises the floor of a keyspace to version v, unless it is there already. It is durable on
+// return. It returns errs.ErrInvalid if v is not visible yet.
+func (k *Keyspaces) Discard(id entry.KeyspaceID, v entry.Version) error {
+	visible := k.views.Visible()
+	if v > visible {
+		return fmt.Errorf("discard before version %d, the newest is %d: %w", v, visible, errs.ErrInvalid)
+	}
+	if v <= k.views.Floors.Of(id) {
+		return nil
+	}
+	err := k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
+		edit := &layout.Edit{LastVersion: max(visible, l.LastVersion())}
+		if id == entry.DefaultKeyspace {
+			edit.Floor = max(v, l.Floor())
+			return edit, nil
+		}
+		at := l.Keyspace(id)
+		if at == nil {
+			return nil, errs.ErrKeyspaceNotFound
+		}
+		edit.KeyspaceFloors = []layout.KeyspaceFloor{{ID: id, Version: max(v, at.Floor())}}
+		return edit, nil
+	})
+	if err == nil {
+		k.tasks.kickAll() // more is garbage now
+	}
+	return err
+}
+
 // Drop removes a keyspace from the layout, as version v. From then on its entries are garbage: each flush or
 // compaction that meets them drops them. The drop is durable on return. Pins that were acquired
 // before still see the keyspace. The caller makes sure that nothing more is written to it, and
@@ -72,7 +108,7 @@ func (k *Keyspaces) Drop(v entry.Version, id entry.KeyspaceID) error {
 			DropKeyspaces: []entry.KeyspaceID{id},
 			LastVersion:   v,
 			Lasting:       v,
-			FeedCommits:   []layout.FeedCommit{{Version: v, Keyspace: layout.KeyspaceChange{ID: id, Name: gone.Name, Dropped: true}}},
+			FeedCommits:   k.besideCommits(v, layout.KeyspaceChange{ID: id, Name: gone.Name, Dropped: true}),
 		}, nil
 	})
 	if err != nil {

@@ -14,7 +14,9 @@ func (st *state) retentionRules(bottom bool) compact.Rules {
 	history := func(id entry.KeyspaceID, floor entry.Version) compact.History {
 		r, _ := st.cfg.Policy.RetentionOf(l, id)
 		oldest := visible
-		if r.Age > 0 {
+		if r.Manual {
+			oldest = st.views.Floors.Of(id)
+		} else if r.Age > 0 {
 			// Of the millisecond itself only the last version is known, and others were visible in
 			// it.
 			oldest = min(visible, l.VersionAt(now-r.Age.Milliseconds()-1))

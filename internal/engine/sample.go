@@ -70,6 +70,9 @@ func (s *sampler) retentionOf(key []byte, by entry.Version) (r policy.Retention,
 		line.Keyspace = id
 	}
 	r, _ = s.cfg.Policy.RetentionOf(s.views.Current().Layout, line.Keyspace)
+	if r.Manual {
+		r.Age = math.MaxInt64 // nobody knows when it is given up
+	}
 	if r.Age < policy.ShortAge {
 		r.Age, line.Version = 0, 0
 	}

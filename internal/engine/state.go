@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -136,4 +137,10 @@ func (d *damagedFiles) list() []entry.FileNum {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.nums
+}
+
+// besideCommits is the commit of an edit as version v, for Edit.FeedCommits. It runs in the place of a
+// commit leader, so the newest commit before is the visible one.
+func (st *state) besideCommits(v entry.Version, k layout.KeyspaceChange) []layout.FeedCommit {
+	return []layout.FeedCommit{{Version: v, Skipped: uint64(v - st.views.Visible() - 1), Keyspace: k}}
 }

@@ -131,7 +131,7 @@ func (s *store) commit(sync bool, ops ...op) error {
 	if err := s.engine.Commits.Prepare([][]byte{payload}, len(ops), ranges); err != nil {
 		return err
 	}
-	at, err := s.engine.unflushed.journal.Append(v, [][]byte{payload})
+	at, err := s.engine.unflushed.journal.Append(v-1, []entry.Version{v}, [][]byte{payload})
 	if err != nil {
 		return err
 	}

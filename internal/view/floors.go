@@ -38,6 +38,12 @@ func (f *Floors) FollowLayout(l *layout.Layout) {
 // LowestFloor is the version below which the history of all keyspaces may be gone.
 func (f *Floors) LowestFloor() entry.Version { return entry.Version(f.lowest.Load()) }
 
+// Of is the floor of a keyspace.
+func (f *Floors) Of(id entry.KeyspaceID) entry.Version {
+	of, _ := f.all()
+	return of[id]
+}
+
 // highestFloor is the version from which on all keyspaces have their whole history.
 func (f *Floors) highestFloor() entry.Version { return entry.Version(f.highest.Load()) }
 

@@ -130,7 +130,7 @@ func (u *sequel) checkFrame(segment entry.FileNum, h *frame.Header, payload []by
 		return &journal.Stop{Damage: errs.NewCorruption(filename.Of(filename.Journal, segment), -1, format, args...)}
 	}
 	// A transaction larger than its memory is in no journal: an edit has committed it.
-	if last := max(u.layout.LastVersion(), u.frames); h.FirstVersion > last+1 {
+	if last := max(u.layout.LastVersion(), u.frames); !h.Follows(last) {
 		return stop("frame %d has version %d, and no version from %d on is known", h.Number, h.FirstVersion, last+1)
 	}
 	if h.FirstVersion <= u.frames {

@@ -11,12 +11,17 @@ import (
 	"github.com/brockdb/brock/internal/base/codec"
 )
 
-// Version is a commit number: the first commit is 1, and each gets the next.
+// Version is a commit number: the first commit is 1, and each gets the next one, unless its caller
+// gives it a greater one.
 // All entries of one transaction share one.
 type Version uint64
 
 // MaxVersion is the greatest version that a record can hold.
 const MaxVersion Version = 1<<56 - 1
+
+// MaxGiven is the greatest version that a caller may give to a commit: above it there is room for
+// so many commits that no store gets there.
+const MaxGiven = MaxVersion - 1<<40
 
 // FileNum numbers the files of a store; no number is ever used twice.
 type FileNum uint64

@@ -38,8 +38,8 @@ const (
 var ErrRecord = errors.New("bad record")
 
 // Record is a decoded record. Key and Value point into the bytes it was decoded from.
-// A record without a checksum of its own is short: it doesn't say its version, which
-// follows from the records before it; see Record.DecodeNext.
+// A record without a checksum of its own is short: it says its version only if that was given to its
+// transaction, which it begins. Others follow from the records before; see Record.DecodeNext.
 type Record struct {
 	Key     []byte
 	Value   []byte // as stored
@@ -245,7 +245,7 @@ func headSum(rec []byte, head int) uint32 {
 
 // DecodeRecord decodes the record at the start of src, which may be longer. It
 // checks every length against len(src), but no checksum: the frame's, or
-// VerifyHead and VerifyValue, do that. The Version of a short record is 0.
+// VerifyHead and VerifyValue, do that. The Version of a short record is 0 if it doesn't say it.
 func DecodeRecord(src []byte) (r Record, err error) {
 	if len(src) > 0 && isShort(src) {
 		err = r.decodeShort(src)
@@ -267,6 +267,10 @@ func (r *Record) DecodeNext(src []byte, before *Version, bare bool) (err error) 
 		if r.begins {
 			*before++
 		}
+		if r.Version != 0 && r.Version < *before && err == nil {
+			err = fmt.Errorf("%w: version %d in the place of %d", ErrRecord, r.Version, *before)
+		}
+		*before = max(*before, r.Version)
 		r.Version = *before
 		return err
 	}

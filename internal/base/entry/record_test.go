@@ -250,7 +250,7 @@ func TestShortRecordsThatCannotBe(t *testing.T) {
 	}
 	long := binary.AppendUvarint
 	for name, rec := range map[string][]byte{
-		"unknown flag":        {shortForm | shortReserved | 1, 1, 0, 'k'},
+		"unknown flag":        {shortForm | shortVersion | 1, 1, 0, 'k'},
 		"no kind":             {shortForm, 1, 0, 'k'},
 		"zero":                make([]byte, 40),
 		"long key":            append(long([]byte{shortForm | 1}, MaxKey+1), make([]byte, MaxKey+9)...),

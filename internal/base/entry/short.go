@@ -6,15 +6,15 @@ import (
 )
 
 // The short form of records, which have no checksum of their own: docs/format.md, "Record". It is a
-// byte of flags, the lengths of key and value as varints, the optional fields (meta, then expiry),
-// key and value.
+// byte of flags, the lengths of key and value as varints, the optional fields (meta, expiry, then
+// version), key and value.
 const (
-	shortForm     = 1 << 7 // set in the first byte of a short record, and of no other
-	shortReserved = 1 << 6
-	shortExpiry   = 1 << 5 // 8 bytes
-	shortMeta     = 1 << 4 // 1 byte
-	shortBegins   = 1 << 3 // first record of its transaction
-	shortKind     = 1<<3 - 1
+	shortForm    = 1 << 7 // set in the first byte of a short record, and of no other
+	shortVersion = 1 << 6 // 8 bytes: it begins a transaction, whose version was given
+	shortExpiry  = 1 << 5 // 8 bytes
+	shortMeta    = 1 << 4 // 1 byte
+	shortBegins  = 1 << 3 // first record of its transaction
+	shortKind    = 1<<3 - 1
 
 	mostZeros = 7 // behind a short record, up to a multiple of 8
 )
@@ -42,6 +42,32 @@ func MarkBegin(rec []byte) {
 	if isShort(rec) {
 		rec[0] |= shortBegins
 	}
+}
+
+// VersionSize is how many bytes a short record takes to say its version.
+const VersionSize = 8
+
+// VersionAt is where in an encoded record its version is to be put: behind the other fields of a
+// short one. It is 0 for others, which have their version.
+func VersionAt(rec []byte) int {
+	if !isShort(rec) {
+		return 0
+	}
+	at, _, _ := shortHead(rec)
+	return at
+}
+
+// PutVersion makes a short record, in which VersionSize bytes are free at its VersionAt, the first
+// one of a transaction with a given version.
+func PutVersion(rec []byte, at int, v Version) {
+	rec[0] |= shortVersion | shortBegins
+	binary.LittleEndian.PutUint64(rec[at:], uint64(v))
+}
+
+// SaysVersion reports whether an encoded record begins a transaction of this version, and says so.
+func SaysVersion(rec []byte, v Version) bool {
+	r, err := DecodeRecord(rec)
+	return err == nil && r.begins && r.Version == v
 }
 
 // isShort reports whether the record that rec begins with has the short form.
@@ -109,12 +135,15 @@ func shortHead(src []byte) (head, key, value int) {
 		}
 		key, value, pos = int(k), int(v), 1+n+m
 	}
-	if src[0]&(shortMeta|shortExpiry) != 0 {
+	if src[0]&(shortMeta|shortExpiry|shortVersion) != 0 {
 		if src[0]&shortMeta != 0 {
 			pos++
 		}
 		if src[0]&shortExpiry != 0 {
 			pos += 8
+		}
+		if src[0]&shortVersion != 0 {
+			pos += VersionSize
 		}
 	}
 	if pos > len(src) || key > len(src)-pos || value > len(src)-pos-key {
@@ -128,7 +157,7 @@ func shortHead(src []byte) (head, key, value int) {
 func (r *Record) decodeShort(src []byte) error {
 	first := src[0]
 	head, key, value := shortHead(src)
-	if head == 0 || first&shortReserved != 0 || first&shortKind == 0 {
+	if head == 0 || first&(shortVersion|shortBegins) == shortVersion || first&shortKind == 0 {
 		return fmt.Errorf("%w: short record, flags and kind %#x, %d bytes are left", ErrRecord, first, len(src))
 	}
 	start := head + key
@@ -136,6 +165,12 @@ func (r *Record) decodeShort(src []byte) error {
 	r.Key, r.Value = src[head:start:start], src[start:end:end]
 	r.Kind, r.begins = Kind(first&shortKind), first&shortBegins != 0
 	r.ValueSize, r.valueStart, r.Size = value, start, endWithZeros(src, end)
+	if first&shortVersion != 0 {
+		if r.Version = Version(binary.LittleEndian.Uint64(src[head-VersionSize:])); r.Version == 0 || r.Version > MaxVersion {
+			return fmt.Errorf("%w: short record of version %d", ErrRecord, r.Version)
+		}
+		head -= VersionSize
+	}
 	if first&shortExpiry != 0 {
 		r.Expires = binary.LittleEndian.Uint64(src[head-8:])
 		head -= 8

@@ -47,7 +47,7 @@ type Change struct {
 
 // Keyspace returns the change of a keyspace that the commit consists of, or nil.
 func (c *Commit) Keyspace() *layout.KeyspaceChange {
-	if c.beside == nil || len(c.beside.Run.Files) > 0 {
+	if c.beside == nil || c.beside.Keyspace.ID == entry.DefaultKeyspace {
 		return nil
 	}
 	return &c.beside.Keyspace
@@ -74,8 +74,8 @@ func (c *Commit) Changes() iter.Seq2[*Change, error] {
 // errStopped says that the loop over changes was left.
 var errStopped = errors.New("the loop was left")
 
-// begin moves records to the first one of the commit's version.
-func (c *Commit) begin() (err error) {
+// begin sets Version to the first one behind last that records have, and moves records to its first one.
+func (c *Commit) begin(last entry.Version) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, c.reader.fileName())
 	records, after := *c.records, *c.records
 	var r entry.Record
@@ -84,8 +84,12 @@ func (c *Commit) begin() (err error) {
 		if err := after.Next(&r); err != nil {
 			return err
 		}
-		if r.Version < c.Version {
+		switch {
+		case r.Version <= last:
 			records = after
+			continue
+		case c.Version == 0:
+			c.Version = r.Version
 		}
 		if r.Version > c.Version {
 			after = before

@@ -4,8 +4,9 @@
 // no journal, transactions larger than their memory and keyspaces that are made or dropped, is
 // there, too.
 //
-// Each version is one commit and versions have no gap, so a reader knows by itself whether something
-// is missing: it never goes past a gap without an error.
+// Each version is one commit. Where versions don't follow each other, as callers give them, the later
+// commit says how many were skipped. So a reader knows by itself whether something is missing: it
+// never goes past a gap without an error.
 package feed
 
 import (
@@ -127,12 +128,11 @@ func (r *Reader) load() limits {
 func (r *Reader) Next() (*Commit, error) {
 	r.fresh = false
 	for {
-		want := r.last + 1
-		if want > r.load().visible {
+		if r.last >= r.load().visible {
 			r.leave() // nothing is held while there is nothing to read
 			return nil, nil
 		}
-		found, err := r.find(want)
+		found, err := r.find()
 		switch {
 		case errors.Is(err, errLost):
 			continue // last is behind it
@@ -140,27 +140,27 @@ func (r *Reader) Next() (*Commit, error) {
 			r.leave()
 			return nil, err
 		}
-		r.last = want
+		r.last = r.commit.Version
 		r.note()
 		return &r.commit, nil
 	}
 }
 
-// find sets commit to that of version want, which is visible. It returns false if that may not be
-// shown yet.
-func (r *Reader) find(want entry.Version) (bool, error) {
+// find sets commit to the one behind last; there is one that is visible. It returns false if that may
+// not be shown yet.
+func (r *Reader) find() (bool, error) {
 	for {
 		h := &r.frame.Header
-		if h.FirstVersion != 0 && want <= h.LastVersion() {
-			if want < h.FirstVersion {
-				return true, r.takeBeside(want)
+		if h.FirstVersion != 0 && r.last < h.LastVersion() {
+			if r.last < h.FirstVersion && !h.Follows(r.last) {
+				return true, r.takeBeside()
 			}
-			r.commit = Commit{Version: want, reader: r, records: r.commit.after}
-			if want == h.FirstVersion || r.commit.records == nil {
+			r.commit = Commit{reader: r, records: r.commit.after}
+			if r.last < h.FirstVersion || r.commit.records == nil {
 				records := h.Walk(r.frame.Payload, r.frame.Offset+frame.HeaderSize)
 				r.commit.records = &records
 			}
-			return true, r.commit.begin()
+			return true, r.commit.begin(r.last)
 		}
 		more, err := r.readFrame()
 		switch {
@@ -170,7 +170,7 @@ func (r *Reader) find(want entry.Version) (bool, error) {
 			return false, nil
 		case more == none:
 			// The journal has nothing behind its frames so far, so this commit is beside it.
-			return true, r.takeBeside(want)
+			return true, r.takeBeside()
 		}
 	}
 }
@@ -284,32 +284,32 @@ func (r *Reader) begin(s *view.Segment) {
 // errLost says that the versions up to last were given to commits that were lost.
 var errLost = errors.New("the commit was lost in a crash")
 
-// gone says that the next version is not in the history any more.
+// gone says that the next commit is not in the history any more.
 func (r *Reader) gone() error {
-	return fmt.Errorf("%w: the change feed has nothing of version %d", errs.ErrVersionGone, r.last+1)
+	return fmt.Errorf("%w: the change feed does not have the commit that follows version %d", errs.ErrVersionGone, r.last)
 }
 
-// takeBeside sets commit to a commit that is in no journal.
-func (r *Reader) takeBeside(want entry.Version) error {
+// takeBeside sets commit to the next one, which is in no journal.
+func (r *Reader) takeBeside() error {
 	frame, records := r.frame, r.commit.after
 	hold, err := r.c.Views.Hold()
 	if err != nil {
 		return err
 	}
 	commits := hold.View().Layout.Feed().Commits
-	i := slices.IndexFunc(commits, func(c layout.FeedCommit) bool { return c.Version == want })
-	if i < 0 {
+	i := slices.IndexFunc(commits, func(c layout.FeedCommit) bool { return c.Version > r.last })
+	if i < 0 || r.last < commits[i].Version-1-entry.Version(commits[i].Skipped) {
 		hold.Release()
-		if upTo, lost := r.c.Lost(want); lost {
+		if upTo, lost := r.c.Lost(r.last + 1); lost {
 			r.last = upTo
 			return errLost
 		}
 		return r.gone()
 	}
 	c := &commits[i]
-	r.commit = Commit{Version: want, reader: r, beside: c, after: records}
+	r.commit = Commit{Version: c.Version, reader: r, beside: c, after: records}
 	r.frame = frame // what follows in the journal
-	if len(c.Run.Files) == 0 {
+	if !c.IsSpill() {
 		hold.Release()
 		return nil
 	}

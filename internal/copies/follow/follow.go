@@ -54,7 +54,7 @@ type Follower struct {
 	broken  bool            // the memtables may lack records, or have some twice
 	checked int64           // bytes added since the memory limit was checked
 	frames  entry.Version   // greatest version in the frames that were read
-	apart   entry.Version   // greatest version before a frame that no frame has: the manifest must know it
+	apart   frame.Header    // the last one that doesn't follow the frame before: the manifest must know what it follows
 	session uint64          // newest session that the current View knows
 	shown   frame.Name      // the last frame of the journal that the current View has
 }
@@ -267,8 +267,8 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 	}
 	// Versions between two frames are of commits that bypass the journal: the manifest has them, or
 	// they are lost.
-	if h.FirstVersion > f.frames+1 {
-		f.apart = max(f.apart, h.FirstVersion-1)
+	if !h.Follows(f.frames) {
+		f.apart = h
 	}
 	f.frames = max(f.frames, h.LastVersion())
 	a := active.BeginFrame(&h, payload, pos)
@@ -318,8 +318,8 @@ func (f *Follower) checkUnchanged(l *layout.Layout) error {
 	if !sameData(f.c.Log.Layout(), l) {
 		return errMoved
 	}
-	if f.apart > f.c.Log.Layout().LastVersion() {
-		return errs.NewCorruption(filename.Of(filename.Journal, f.journal.End().File), -1, "a frame follows version %d, which is not known", f.apart)
+	if !f.apart.Follows(f.c.Log.Layout().LastVersion()) {
+		return errs.NewCorruption(filename.Of(filename.Journal, f.journal.End().File), -1, "frame %d has version %d, and the one before it is not known", f.apart.Number, f.apart.FirstVersion)
 	}
 	// Versions never go back, so this is an older copy of the store.
 	if last := f.newestRead(l); last < f.c.Views.Visible() {

@@ -14,10 +14,11 @@ import (
 // that frees space, sets alarms or reports reads the account by this rule.
 
 // Retention says which history of a keyspace stays: its N newest versions of each key, and what was
-// visible at some time within an age.
+// visible at some time within an age or, if it is manual, at its floor or later.
 type Retention struct {
 	Versions int // 0 means 1
 	Age      time.Duration
+	Manual   bool
 }
 
 // RetentionOf returns what a keyspace retains; dropped says that it is gone, with all that it had.
@@ -32,7 +33,7 @@ func (o *Options) RetentionOf(l *layout.Layout, id entry.KeyspaceID) (r Retentio
 }
 
 func retentionOf(k *layout.Keyspace) Retention {
-	return Retention{int(min(k.Options.Versions, math.MaxInt32)), k.Options.Age}
+	return Retention{int(min(k.Options.Versions, math.MaxInt32)), k.Options.Age, k.Options.Manual}
 }
 
 // longestRetention is what all keyspaces together retain at most.
@@ -41,8 +42,30 @@ func (o *Options) longestRetention(l *layout.Layout) Retention {
 	for i := range list {
 		r := retentionOf(&list[i])
 		most.Versions, most.Age = max(most.Versions, r.Versions), max(most.Age, r.Age)
+		most.Manual = most.Manual || r.Manual
 	}
 	return most
+}
+
+// manualFloor is the version at or below which a newer version must be, so that what it replaces is
+// dead in a keyspace with manual retention.
+func (o *Options) manualFloor(l *layout.Layout, id entry.KeyspaceID) entry.Version {
+	if k := l.Keyspace(id); k != nil {
+		return k.Floor()
+	}
+	least := l.Floor()
+	if id != layout.AnyKeyspace {
+		return least
+	}
+	if !o.Retention.Manual {
+		least = entry.MaxVersion
+	}
+	for _, k := range l.Keyspaces() {
+		if k.Options.Manual {
+			least = min(least, k.Floor())
+		}
+	}
+	return least
 }
 
 // deadAt returns when what s counts is dead, in Unix milliseconds; 0 = not as things are. age is
@@ -55,6 +78,10 @@ func (o *Options) deadAt(l *layout.Layout, s *layout.Superseded) (at uint64, age
 		r, dropped = o.longestRetention(l), false
 	}
 	if dropped || s.Keep != 0 && s.Keep <= uint64(max(r.Versions, 1)) {
+		return 0, 0
+	}
+	// It goes once it is given up.
+	if r.Manual && s.Version > o.manualFloor(l, s.Keyspace) {
 		return 0, 0
 	}
 	// Only newer versions keep it, and there are enough of these: it is dead since ever.

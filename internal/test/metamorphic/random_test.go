@@ -182,7 +182,17 @@ func (w *world) batch() {
 	w.note("batch of %d", n)
 	b := w.db.NewBatch()
 	var writes []model.Write
-	for range n {
+	given, version := w.rng.IntN(3) == 0, w.db.Version()
+	for i := range n {
+		if given && (i == 0 || w.rng.IntN(3) == 0) {
+			if len(writes) > 0 {
+				w.note("version %d", version)
+				w.m.CommitAt(version, writes...) // nobody reads before the batch is committed
+				w.times[version], writes = w.now, nil
+			}
+			version += 1 + w.rng.Uint64N(9)
+			w.must("at", b.At(version))
+		}
 		m, e := w.write()
 		w.apply(b, m, e)
 		if m.Range == nil || !m.Range.Empty() {
@@ -191,8 +201,11 @@ func (w *world) batch() {
 	}
 	_, err := b.Commit(context.Background(), 0)
 	w.must("batch", err)
-	if len(writes) > 0 {
+	switch {
+	case len(writes) > 0:
 		w.committed(w.synced(), writes...)
+	case w.m.Last() > w.safe && w.synced(): // the last version had no writes
+		w.safe = w.m.Last()
 	}
 }
 
@@ -299,6 +312,9 @@ func (w *world) begin() {
 	if w.rng.IntN(8) == 0 && w.m.Last() > 2 {
 		o.ReadAt = w.m.Last() - 1
 	}
+	if w.rng.IntN(4) == 0 {
+		o.CommitAt = w.db.Version() + 1 + w.rng.Uint64N(30)
+	}
 	txn, err := w.db.Begin(context.Background(), o)
 	if errors.Is(err, brock.ErrVersionGone) && o.ReadAt != 0 {
 		return
@@ -313,7 +329,7 @@ func (w *world) begin() {
 		w.fatalf("begun at %d, want %d", txn.ReadVersion(), at)
 	}
 	w.writers = append(w.writers, &openTxn{
-		txn: txn, m: w.m.BeginAt(at), at: at, isolation: o.Isolation,
+		txn: txn, m: w.m.BeginAt(at), at: at, commitAt: o.CommitAt, isolation: o.Isolation,
 		synced: o.Durability == brock.Synced || o.Durability == brock.DefaultDurability && w.synced(),
 	})
 }
@@ -426,12 +442,16 @@ func (w *world) commit() {
 	case x.isolation == brock.SnapshotIsolation:
 		conflict = slices.ContainsFunc(x.wrote, func(m model.Write) bool { return w.m.ChangedSince(m.Keys(), x.at) })
 	}
-	w.note("commit txn at %d, isolation %d, %d writes, conflict %v", x.at, x.isolation, len(x.wrote), conflict)
+	late := len(x.wrote) > 0 && x.commitAt != 0 && x.commitAt <= w.db.Version()
+	w.note("commit txn at %d, isolation %d, %d writes, conflict %v, as %d, late %v", x.at, x.isolation, len(x.wrote), conflict, x.commitAt, late)
 	spills := w.db.Metrics().Tree.Spills
 	err := x.txn.Commit()
 	w.drop(x)
 	spilled := w.db.Metrics().Tree.Spills > spills // a spilled commit is always durable
 	switch {
+	case late && (errors.Is(err, brock.ErrVersionMismatch) || errors.Is(err, brock.ErrConflict) && conflict):
+	case late:
+		w.fatalf("commit as %d, the newest is %d: %v", x.commitAt, w.db.Version(), err)
 	case errors.Is(err, brock.ErrConflict) && conflict:
 		w.conflicts++
 	case errors.Is(err, brock.ErrConflict):
@@ -443,7 +463,7 @@ func (w *world) commit() {
 		w.fatalf("commit: no conflict, but the model sees one")
 	case len(x.wrote) > 0:
 		w.committed(x.synced || spilled, x.wrote...)
-		if v := x.txn.CommitVersion(); v != w.m.Last() {
+		if v := x.txn.CommitVersion(); v != w.m.Last() || x.commitAt != 0 && v != x.commitAt {
 			w.fatalf("committed as %d, want %d", v, w.m.Last())
 		}
 	}

@@ -54,6 +54,7 @@ type openTxn struct {
 	txn       *brock.Txn
 	m         *model.Txn
 	at        uint64
+	commitAt  uint64 // TxnOptions.CommitAt
 	isolation brock.Isolation
 	synced    bool
 	wrote     []model.Write

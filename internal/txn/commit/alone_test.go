@@ -40,7 +40,7 @@ func TestCommitAloneIsThrottledFirst(t *testing.T) {
 		return nil
 	}
 	a := preparing{func(entry.Version) error { return nil }, func() { prepared = true }}
-	if _, err := start(m).CommitAlone(context.Background(), a, Check{}); err != nil || !throttled || !prepared {
+	if _, err := start(m).CommitAlone(context.Background(), a, Check{}, 0); err != nil || !throttled || !prepared {
 		t.Errorf("throttled %v, prepared %v, %v", throttled, prepared, err)
 	}
 }
@@ -56,28 +56,28 @@ func TestCommitAlone(t *testing.T) {
 			t.Errorf("version %d, %d is published", v, m.published)
 		}
 		return nil
-	}), Check{})
+	}), Check{}, 0)
 	if v != 8 || err != nil || m.published != 8 || p.leader.durable.Load() != 8 {
 		t.Errorf("version %d, %v, published %d, durable %d", v, err, m.published, p.leader.durable.Load())
 	}
 	fault := errors.New("no room")
 	for _, want := range []error{fault, errs.ErrConflict} {
-		if v, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return want }), Check{}); v != 0 || !errors.Is(err, want) || m.published != 8 {
+		if v, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return want }), Check{}, 0); v != 0 || !errors.Is(err, want) || m.published != 8 {
 			t.Errorf("version %d, %v, published %d", v, err, m.published)
 		}
 	}
-	if v, err := p.CommitAlone(ctx, alone(func(v entry.Version) error { return nil }), Check{}); v != 9 || err != nil {
+	if v, err := p.CommitAlone(ctx, alone(func(v entry.Version) error { return nil }), Check{}, 0); v != 9 || err != nil {
 		t.Errorf("after failures: version %d, %v: an unused one must be used again", v, err)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := p.CommitAlone(ended, alone(func(entry.Version) error { t.Error("called"); return nil }), Check{}); !errors.Is(err, context.Canceled) {
+	if _, err := p.CommitAlone(ended, alone(func(entry.Version) error { t.Error("called"); return nil }), Check{}, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended context: %v", err)
 	}
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return nil }), Check{}); !errors.Is(err, errs.ErrClosed) {
+	if _, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return nil }), Check{}, 0); !errors.Is(err, errs.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestCommitAloneStopsThePipeline(t *testing.T) {
 					panic("broken")
 				}
 				return fmt.Errorf("%w: disk", errs.ErrStopped)
-			}), Check{})
+			}), Check{}, 0)
 			if !errors.Is(err, errs.ErrStopped) {
 				t.Errorf("error %v", err)
 			}
@@ -102,7 +102,7 @@ func TestCommitAloneStopsThePipeline(t *testing.T) {
 		if err := p.Err(); !errors.Is(err, errs.ErrStopped) {
 			t.Errorf("the pipeline's error is %v", err)
 		}
-		if _, err := p.CommitAlone(context.Background(), alone(func(entry.Version) error { return nil }), Check{}); !errors.Is(err, errs.ErrStopped) {
+		if _, err := p.CommitAlone(context.Background(), alone(func(entry.Version) error { return nil }), Check{}, 0); !errors.Is(err, errs.ErrStopped) {
 			t.Errorf("afterwards: %v", err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestCommitAloneBesideGroups(t *testing.T) {
 						inTurn = true
 						defer func() { inTurn = false }()
 						return nil
-					}), Check{}))
+					}), Check{}, 0))
 					continue
 				}
 				var payload []byte

@@ -32,9 +32,11 @@ func (*void) CatchUp()                                                          
 func (v *void) Publish(entry.Version)                                           { v.groups++ }
 func (*void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) { return 0, false, nil }
 func (*void) ChangedSince(lo, hi []byte, since entry.Version) (bool, error)     { return false, nil }
-func (*void) Append(entry.Version, [][]byte) (entry.Position, error)            { return entry.Position{}, nil }
-func (*void) Sync() error                                                       { return nil }
-func (*void) Retract() error                                                    { return nil }
+func (*void) Append(entry.Version, []entry.Version, [][]byte) (entry.Position, error) {
+	return entry.Position{}, nil
+}
+func (*void) Sync() error    { return nil }
+func (*void) Retract() error { return nil }
 
 // file is a Journal over blocks that were written before, as a segment with zeros ahead has.
 type file struct {
@@ -63,7 +65,7 @@ func openFile(b *testing.B) *file {
 	return &file{f: f}
 }
 
-func (j *file) Append(_ entry.Version, transactions [][]byte) (entry.Position, error) {
+func (j *file) Append(_ entry.Version, _ []entry.Version, transactions [][]byte) (entry.Position, error) {
 	j.buf = append(j.buf[:0], make([]byte, 48)...)
 	for _, p := range transactions {
 		j.buf = append(j.buf, p...)

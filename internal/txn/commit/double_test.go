@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,7 +80,7 @@ func (m *memory) Prepare(payloads [][]byte, records, _ int) error {
 	return nil
 }
 
-func (m *memory) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
+func (m *memory) Append(before entry.Version, versions []entry.Version, transactions [][]byte) (entry.Position, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	records := 0
@@ -95,7 +96,10 @@ func (m *memory) Append(first entry.Version, transactions [][]byte) (entry.Posit
 			entry.MarkBegin(transactions[i])
 		}
 	}
-	last := first + entry.Version(len(transactions)) - 1
+	first, last := versions[0], versions[len(versions)-1]
+	if first <= before || !slices.IsSorted(versions) {
+		return entry.Position{}, fmt.Errorf("versions %d after %d", versions, before)
+	}
 	m.step("append %d transactions, %d records, versions %d-%d", len(transactions), records, first, last)
 	if m.append_ != nil {
 		if err := m.append_(); err != nil {

@@ -11,18 +11,29 @@ import (
 // Commit until its return, and may then be reused. Its Payload may not: versions and checksums have
 // been written into it.
 type Request struct {
-	Payload []byte // records (entry.AppendRecord) with version 0, padded (entry.Pad)
-	Records int    // number of records; 0: nothing to commit
-	Ranges  int    // number of range deletes among them
-	Check   Check  // what must hold, else the request is refused
-	Synced  bool   // durable before Commit returns; else with the next sync
-	Yields  bool   // it can be run again, so it is refused where another call has its turn
-	Turn    *Turn  // its own place in the lines; nil: none
+	Payload []byte  // records (entry.AppendRecord) with version 0, padded (entry.Pad)
+	Records int     // number of records; 0: nothing to commit
+	Ranges  int     // number of range deletes among them
+	Check   Check   // what must hold, else the request is refused
+	Synced  bool    // durable before Commit returns; else with the next sync
+	Given   []Given // versions of its parts, ascending; nil: all gets the next one
+	Yields  bool    // it can be run again, so it is refused where another call has its turn
+	Turn    *Turn   // its own place in the lines; nil: none
 
 	checked entry.Version // committer found no conflict up to here; 0: it has not checked
-	version entry.Version // the result: set by the leader; 0 if err is set
+	version entry.Version // the result, the greatest one: set by the leader; 0 if err is set
 	err     error
 }
+
+// Given is a version that the caller gives to a part of a payload.
+type Given struct {
+	Version entry.Version
+	Begin   int // where in the payload the part begins; it ends where the next one begins
+	Number  int // how many records are before it
+}
+
+// versionCount is how many versions the request gets.
+func (r *Request) versionCount() int { return max(len(r.Given), 1) }
 
 // checkPayload panics, in the committer, if the payload isn't what it should be:
 // the leader trusts it.
@@ -30,7 +41,8 @@ func checkPayload(r *Request) {
 	n, ranges := 0, 0
 	for rest := r.Payload; len(rest) > 0; n++ {
 		rec, err := entry.DecodeRecord(rest)
-		invariant.Check(err == nil && rec.Version == 0 && rec.Size <= len(rest), "record %d of a payload: version %d, %v", n, rec.Version, err)
+		given := slices.ContainsFunc(r.Given, func(g Given) bool { return g.Begin == len(r.Payload)-len(rest) && g.Version == rec.Version })
+		invariant.Check(err == nil && (rec.Version == 0 || given) && rec.Size <= len(rest), "record %d of a payload: version %d, %v", n, rec.Version, err)
 		if rec.Kind == entry.RangeDelete {
 			ranges++
 		}
@@ -53,6 +65,7 @@ const (
 type group struct {
 	members   []*Request    // in order of arrival, withdrawn ones removed
 	bytes     int           // of their payloads
+	versions  int           // that they get
 	exclusive bool          // an exclusive turn: nobody may join
 	called    bool          // it has a leader, or a token for one lies in wake
 	taken     bool          // its leader has begun: nobody may join or leave
@@ -70,15 +83,16 @@ func (g *group) waitChannel() chan struct{} {
 	return g.wake
 }
 
-// hasRoom reports whether a request with n bytes may join. Any request may join an empty group.
-func (g *group) hasRoom(n int) bool {
-	return !g.exclusive && len(g.members) < MaxTransactions && g.bytes+n <= MaxBytes
+// hasRoom reports whether r may join. Any request may join an empty group.
+func (g *group) hasRoom(r *Request) bool {
+	return !g.exclusive && g.versions+r.versionCount() <= MaxTransactions && g.bytes+len(r.Payload) <= MaxBytes
 }
 
 // addMember puts r into the group. Call it only if hasRoom.
 func (g *group) addMember(r *Request) {
 	g.members = append(g.members, r)
 	g.bytes += len(r.Payload)
+	g.versions += r.versionCount()
 }
 
 // queue is the groups that wait for their turn, first come first served. Only
@@ -88,9 +102,9 @@ type queue struct {
 	free   []*group // finished groups, for reuse
 }
 
-// groupWithRoom returns the last group if n more bytes have room in it, else a new one.
-func (q *queue) groupWithRoom(n int) *group {
-	if last := len(q.groups) - 1; last >= 0 && q.groups[last].hasRoom(n) {
+// groupWithRoom returns the last group if r has room in it, else a new one.
+func (q *queue) groupWithRoom(r *Request) *group {
+	if last := len(q.groups) - 1; last >= 0 && q.groups[last].hasRoom(r) {
 		return q.groups[last]
 	}
 	return q.pushGroup()

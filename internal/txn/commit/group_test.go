@@ -197,20 +197,25 @@ func TestGroupLimits(t *testing.T) {
 	g := new(group)
 	small := &Request{Payload: make([]byte, 8)}
 	for range MaxTransactions {
-		if !g.hasRoom(8) {
+		if !g.hasRoom(small) {
 			t.Fatalf("full with %d transactions", len(g.members))
 		}
 		g.addMember(small)
 	}
-	if g.hasRoom(8) {
+	if g.hasRoom(small) {
 		t.Error("room for one too many")
 	}
 	g = new(group)
+	g.addMember(&Request{Given: make([]Given, MaxTransactions-2)})
+	if !g.hasRoom(&Request{Given: make([]Given, 2)}) || g.hasRoom(&Request{Given: make([]Given, 3)}) {
+		t.Error("each version counts as a transaction")
+	}
+	g = new(group)
 	g.addMember(&Request{Payload: make([]byte, MaxBytes-8)})
-	if !g.hasRoom(8) || g.hasRoom(9) {
+	if !g.hasRoom(small) || g.hasRoom(&Request{Payload: make([]byte, 9)}) {
 		t.Error("the limit is not MaxBytes")
 	}
-	if (&group{exclusive: true}).hasRoom(0) {
+	if (&group{exclusive: true}).hasRoom(new(Request)) {
 		t.Error("somebody may join an exclusive turn")
 	}
 }

@@ -22,12 +22,14 @@ type leader struct {
 	durable atomic.Uint64 // newest version known to be durable; 0 at first
 
 	// Of the current group:
-	passed   []*Request  // requests whose checks hold, in version order
-	payloads [][]byte    // the payloads of passed
-	records  int         // how many records they have
-	ranges   int         // how many of these are range deletes
-	synced   bool        // a request that was not refused asks for a sync; kept until the next group
-	writes   groupWrites // what passed writes, for the checks of later requests
+	passed   []*Request      // requests whose checks hold, in version order
+	payloads [][]byte        // the payloads of passed, each of one version
+	versions []entry.Version // of payloads
+	before   entry.Version   // last before the group
+	records  int             // how many records they have
+	ranges   int             // how many of these are range deletes
+	synced   bool            // a request that was not refused asks for a sync; kept until the next group
+	writes   groupWrites     // what passed writes, for the checks of later requests
 }
 
 // commitGroup commits a group and sets the results of its members. If it returns an error, that
@@ -49,10 +51,14 @@ func (l *leader) commitGroup(members []*Request) error {
 
 // decideMembers gives each request its version, or the error that refuses it.
 func (l *leader) decideMembers(members []*Request) {
-	l.synced = false
+	l.synced, l.before = false, l.last
+	newest := l.last
 	for _, r := range members {
 		// Keyspaces first: of a dropped one the versions are gone, so no check could be trusted.
-		if r.err = r.Check.Dropped(); r.err == nil {
+		if r.err = r.Check.Dropped(); r.err == nil && len(r.Given) > 0 && r.Given[0].Version <= newest {
+			r.err = errs.ErrVersionMismatch
+		}
+		if r.err == nil {
 			r.err = l.writes.checkRequest(r, l.passed)
 		}
 		if r.err != nil {
@@ -66,10 +72,28 @@ func (l *leader) decideMembers(members []*Request) {
 		// the group are checked against this one, although it is not written yet. If the append
 		// fails, both fail.
 		l.passed = append(l.passed, r)
-		r.version = l.last + entry.Version(len(l.passed))
-		l.payloads = append(l.payloads, r.Payload)
+		newest = l.numberRequest(r, newest)
 		l.records, l.ranges = l.records+r.Records, l.ranges+r.Ranges
 	}
+}
+
+// numberRequest gives the parts of r their versions, and returns the greatest one. newest is that of
+// the request before.
+func (l *leader) numberRequest(r *Request, newest entry.Version) entry.Version {
+	r.version = newest + 1
+	if len(r.Given) == 0 {
+		l.payloads, l.versions = append(l.payloads, r.Payload), append(l.versions, r.version)
+		return r.version
+	}
+	for i, g := range r.Given {
+		end := len(r.Payload)
+		if i+1 < len(r.Given) {
+			end = r.Given[i+1].Begin
+		}
+		r.version = g.Version
+		l.payloads, l.versions = append(l.payloads, r.Payload[g.Begin:end]), append(l.versions, g.Version)
+	}
+	return r.version
 }
 
 // appendAndPublish appends the requests that passed, syncs if one of them asked for it, and makes
@@ -94,8 +118,8 @@ func (l *leader) appendAndPublish(members []*Request) error {
 			return err
 		}
 	}
-	for _, r := range l.passed {
-		if at, err = l.Store.Apply(r.Payload, at, r.version); err != nil {
+	for i, p := range l.payloads {
+		if at, err = l.Store.Apply(p, at, l.versions[i]); err != nil {
 			return err
 		}
 	}
@@ -111,11 +135,11 @@ func (l *leader) appendPassed() (entry.Position, error) {
 	if len(l.passed) == 0 {
 		return entry.Position{}, nil
 	}
-	at, err := l.Journal.Append(l.last+1, l.payloads)
+	at, err := l.Journal.Append(l.before, l.versions, l.payloads)
 	switch {
 	case err == nil:
 		// From now on the versions are used, even if a later step fails and stops the pipeline.
-		l.last += entry.Version(len(l.passed))
+		l.last = l.versions[len(l.versions)-1]
 	case errs.Passes(err):
 		// Members that only want a sync still get it: for earlier groups.
 		// passed is empty then, so the later steps apply and publish nothing.
@@ -146,11 +170,11 @@ func (l *leader) syncJournal() error {
 // err, and so do members that only want a sync.
 func (l *leader) retractGroup(members []*Request, err error) error {
 	// Without a write there is nothing to take back: only Sync callers are told.
-	if n := len(l.passed); n > 0 {
+	if len(l.passed) > 0 {
 		if err := l.Journal.Retract(); err != nil {
 			return err
 		}
-		l.last -= entry.Version(n)
+		l.last = l.before
 		l.refusePassed(err)
 	}
 	// Their sync was refused, too. Requests that failed their check keep that error.
@@ -162,22 +186,24 @@ func (l *leader) retractGroup(members []*Request, err error) error {
 	return nil
 }
 
-// refusePassed makes err the result of all requests that passed, and empties passed.
+// refusePassed makes err the result of all requests that passed, and empties passed and payloads.
 func (l *leader) refusePassed(err error) {
 	for _, r := range l.passed {
 		r.version, r.err = 0, err
 	}
-	clear(l.passed) // the array is reused: it must not keep the requests alive
-	l.passed = l.passed[:0]
+	// The arrays are reused: they must not keep the requests alive.
+	clear(l.passed)
+	clear(l.payloads)
+	l.passed, l.payloads, l.versions = l.passed[:0], l.payloads[:0], l.versions[:0]
 }
 
 // writeAlone commits a in an exclusive turn, as Pipeline.CommitAlone says.
-func (l *leader) writeAlone(a Alone, c Check) (entry.Version, error) {
+func (l *leader) writeAlone(a Alone, c Check, at entry.Version) (entry.Version, error) {
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}
 	var version entry.Version
-	err := l.publishAlone(func(v entry.Version) error {
+	err := l.publishAlone(at, func(v entry.Version) error {
 		version = v
 		return a.Commit(v, c)
 	})
@@ -187,10 +213,16 @@ func (l *leader) writeAlone(a Alone, c Check) (entry.Version, error) {
 	return version, nil
 }
 
-// publishAlone publishes what fn commits as the next version. All earlier commits are durable then.
-func (l *leader) publishAlone(fn func(v entry.Version) error) error {
+// publishAlone publishes what fn commits as the version at, or with an at of 0 as the next one. All earlier commits are durable then.
+func (l *leader) publishAlone(at entry.Version, fn func(v entry.Version) error) error {
 	// If it is refused, nothing was written with v, so the next commit may get it.
 	v := l.last + 1
+	if at != 0 {
+		if at < v {
+			return errs.ErrVersionMismatch
+		}
+		v = at
+	}
 	if err := fn(v); err != nil {
 		return err
 	}
@@ -210,7 +242,7 @@ func (l *leader) publishWritten() {
 func (l *leader) forgetGroup() {
 	clear(l.passed)
 	clear(l.payloads)
-	l.passed, l.payloads = l.passed[:0], l.payloads[:0]
+	l.passed, l.payloads, l.versions = l.passed[:0], l.payloads[:0], l.versions[:0]
 	l.records, l.ranges = 0, 0
 	l.writes.forgetGroup()
 }

@@ -19,7 +19,7 @@
 //     group. It leaves the group by withdrawing before the group is taken, or when
 //     the group is finished. Each taken request gets exactly one result.
 //   - The leader numbers the requests that pass: each version is greater than the
-//     one before. A version whose append failed is never published. Either the failure
+//     one before, and the next one unless the request brings it along. A version whose append failed is never published. Either the failure
 //     stops the pipeline, or it was a refusal, as by a full disk, that has left nothing
 //     of the group: then its versions are given out again. A group whose sync was
 //     refused is taken back, with the same result.
@@ -96,10 +96,11 @@ func New(cfg Config) *Pipeline {
 // r.Synced, durable. For a request without records it returns r.Check.Since: that
 // saw a snapshot and changed nothing, so there is nothing to check.
 //
-// Commit returns errs.ErrConflict if r.Check does not hold. It returns errs.ErrNoSpace or
+// Commit returns errs.ErrConflict if r.Check does not hold, and errs.ErrVersionMismatch if a version
+// in r.Given is not above that of every commit before. It returns errs.ErrNoSpace or
 // errs.ErrRefused (without errs.ErrStopped) if the disk is full or the system has refused a
 // call: a later Commit may succeed. It returns ctx.Err() if ctx ends before a leader takes
-// the request; later ctx is ignored. In all three cases nothing was written.
+// the request; later ctx is ignored. In all these cases nothing was written.
 //
 // After any other failure to write or sync, this and every later Commit returns an error
 // that wraps errs.ErrStopped and the cause. It is not known whether the store, once it is
@@ -195,7 +196,7 @@ func (p *Pipeline) submitRequest(ctx context.Context, r *Request) (entry.Version
 		return 0, err
 	}
 	// Only the last group has room, so that requests are taken in order of arrival.
-	g := p.queue.groupWithRoom(len(r.Payload))
+	g := p.queue.groupWithRoom(r)
 	g.addMember(r)
 	if !p.hasLeader {
 		// Nobody leads: no channel and no wakeup are needed, which is the usual case of a lone
@@ -322,6 +323,7 @@ func (p *Pipeline) withdrawRequest(g *group, r *Request) bool {
 	}
 	g.members = slices.Delete(g.members, i, i+1)
 	g.bytes -= len(r.Payload)
+	g.versions -= r.versionCount()
 	// If g was called, its token stays in the channel for another member.
 	if len(g.members) == 0 {
 		p.dropGroupLocked(g)

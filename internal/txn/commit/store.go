@@ -67,10 +67,10 @@ type Writer interface {
 // Journal is the log that groups are appended to. Only the leader calls it.
 type Journal interface {
 	// Append writes the payloads of a group, and returns the position of the first record.
-	// It sets the checksums and the versions of the records in place: version first in
-	// the first transaction, first+1 in the next one. If the error passes
+	// It sets the checksums and the versions of the records in place, one version for each
+	// transaction, all above that of the newest commit before. If the error passes
 	// (errs.Passes), nothing of the group is left in the journal.
-	Append(first entry.Version, transactions [][]byte) (entry.Position, error)
+	Append(before entry.Version, versions []entry.Version, transactions [][]byte) (entry.Position, error)
 	// Sync makes everything appended so far durable. After an error that passes it may
 	// be tried again.
 	Sync() error

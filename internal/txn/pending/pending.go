@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/txn/commit"
 )
 
 // Writes are the pending writes of one transaction or batch, in the order in which they were made
@@ -24,6 +25,7 @@ type Writes struct {
 	spilled int            // number of records in files
 	ranges  *rangedel.Set  // range deletes in memory; the n-th record has version n here
 	files   Files          // spilled writes, older than those in memory; nil: none
+	given   []commit.Given // versions of parts of the records; nil: they get the next one
 	failed  error          // error of a spill: the writes are incomplete and can only be discarded
 	limiter *MemoryLimiter // owns the arena's memory (Borrow); nil: it is w's own
 	key     []byte         // scratch for a stored key
@@ -45,6 +47,7 @@ func (w *Writes) Reset() {
 	// All state goes: a pooled transaction must not see what another one has written.
 	w.memory.clearRecords()
 	w.Indexed, w.spilled, w.ranges, w.files, w.failed, w.limiter = false, 0, nil, nil, nil, nil
+	w.given = w.given[:0]
 }
 
 // MemoryBytes is how many bytes of memory w takes, with what it keeps for later writes.
@@ -181,20 +184,85 @@ func (w *Writes) deletedSince(key []byte, i int) bool {
 	return w.ranges.Newest(key, entry.MaxVersion) > entry.Version(w.spilled+i+1)
 }
 
+// BeginVersion gives the writes that follow the version v, which is greater than those before. All of
+// them must be in memory.
+func (w *Writes) BeginVersion(v entry.Version) {
+	m := &w.memory
+	m.arena = entry.PadRecords(m.arena) // each version has whole units of 8 bytes, as a transaction has
+	if n := len(w.given); n > 0 && w.given[n-1].Number == w.Len() {
+		w.given = w.given[:n-1] // it has no writes
+	}
+	w.given = append(w.given, commit.Given{Version: v, Begin: len(m.arena), Number: w.Len()})
+}
+
+// Given returns the versions that BeginVersion was given, for those parts that have writes. After
+// Payload it says where in the payload they are.
+func (w *Writes) Given() []commit.Given {
+	if n := len(w.given); n > 0 && w.given[n-1].Number == w.Len() {
+		return w.given[:n-1]
+	}
+	return w.given
+}
+
+// HasVersions reports whether there are writes of several versions.
+func (w *Writes) HasVersions() bool { return len(w.given) > 1 }
+
 // Payload returns the records to commit, in the order in which they were made, padded, and their
 // number. What was read before is no longer valid. Call it once, and only if Files is nil.
 func (w *Writes) Payload() (payload []byte, records int) {
 	m := &w.memory
-	// Nothing was replaced or covered: the arena is the payload, without a copy.
-	if w.ranges == nil && (!w.Indexed || m.live == m.count) {
-		m.arena = entry.PadRecords(m.arena)
-		return m.arena, m.count
+	records = m.count
+	// Unless nothing was replaced or covered: then the arena is the payload, without a copy.
+	if w.ranges != nil || w.Indexed && m.live != m.count {
+		records = w.dropReplaced()
 	}
-	// Leave out records that a later record of the key replaces (if there is an index), or
-	// that a later range delete covers.
+	m.arena = entry.PadRecords(m.arena)
+	if len(w.Given()) > 0 {
+		w.insertVersions()
+	}
+	return m.arena, records
+}
+
+// insertVersions makes the first record of each part say its version. Parts move to higher addresses,
+// the last one first.
+func (w *Writes) insertVersions() {
+	given, m := w.Given(), &w.memory
+	end, room := len(m.arena), 0
+	for _, g := range given {
+		if entry.VersionAt(m.arena[g.Begin:]) > 0 {
+			room += entry.VersionSize
+		}
+	}
+	m.arena = growDoubling(m.arena, room)[:end+room]
+	for i := len(given) - 1; i >= 0; i-- {
+		g := &given[i]
+		// Of a record with its own checksum nothing moves apart: the leader sets its version.
+		at := entry.VersionAt(m.arena[g.Begin:end])
+		copy(m.arena[g.Begin+at+room:], m.arena[g.Begin+at:end])
+		if at > 0 {
+			room -= entry.VersionSize
+			copy(m.arena[g.Begin+room:], m.arena[g.Begin:g.Begin+at])
+			entry.PutVersion(m.arena[g.Begin+room:], at, g.Version)
+		}
+		end, g.Begin = g.Begin, g.Begin+room
+	}
+}
+
+// dropReplaced leaves out records that a later record of the key replaces (if there is an index), or
+// that a later range delete of the same version covers. It returns how many are left.
+func (w *Writes) dropReplaced() (records int) {
+	m := &w.memory
 	cover := rangedel.NewCover(entry.MaxVersion, w.ranges)
-	end := 0
+	end, part := 0, w.given
+	until := entry.MaxVersion // the number of the last record of the part
 	for i, rest := 0, m.arena; len(rest) > 0; i++ {
+		if len(part) > 0 && part[0].Number == i {
+			end = len(entry.PadRecords(m.arena[:end]))
+			part[0].Begin, part = end, part[1:]
+			if until = entry.MaxVersion; len(part) > 0 {
+				until = entry.Version(part[0].Number)
+			}
+		}
 		r, _ := entry.DecodeRecord(rest) // it was encoded here
 		rec := rest[:r.Size]
 		rest = rest[r.Size:]
@@ -202,7 +270,7 @@ func (w *Writes) Payload() (payload []byte, records int) {
 		case w.Indexed && m.recs[i].dead:
 		// Nothing was spilled, so the i-th record has version i+1. A range delete itself stays: it
 		// also deletes keys that were committed earlier.
-		case cover != nil && r.Kind != entry.RangeDelete && cover.Newest(r.Key) > entry.Version(i+1):
+		case cover != nil && r.Kind != entry.RangeDelete && newestUntil(cover, r.Key, until) > entry.Version(i+1):
 		default:
 			// In place: records only move to lower addresses. One with its own checksum must
 			// begin at a multiple of 8. The zeros behind a short one were for that, and go.
@@ -216,5 +284,16 @@ func (w *Writes) Payload() (payload []byte, records int) {
 			records++
 		}
 	}
-	return entry.PadRecords(m.arena[:end]), records
+	m.arena = m.arena[:end]
+	return records
+}
+
+// newestUntil returns the newest version of a range delete over key, up to that of the argument.
+func newestUntil(cover *rangedel.Cover, key []byte, until entry.Version) entry.Version {
+	v := cover.Newest(key)
+	// A later part has another version, and readers may ask for this one.
+	if v > until {
+		v = cover.Before(key, until+1)
+	}
+	return v
 }

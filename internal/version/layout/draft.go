@@ -431,19 +431,27 @@ func (d *draft) changeFeed(e *Edit) error {
 		}
 	}
 	for i := range e.FeedCommits {
-		c := &e.FeedCommits[i]
-		for _, s := range c.Segments {
-			if err := d.takeNumber(s.Num); err != nil {
-				return err
-			}
-		}
-		if len(c.Run.Files) > 0 {
-			if err := d.checkRun(&c.Run); err != nil {
-				return err
-			}
+		if err := d.addFeedCommit(&e.FeedCommits[i]); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// addFeedCommit checks a commit of the feed, and notes the numbers of its files.
+func (d *draft) addFeedCommit(c *FeedCommit) error {
+	if c.Skipped >= uint64(max(c.Version, 1)) {
+		return conflictError("%d versions are skipped before version %d", c.Skipped, c.Version)
+	}
+	for _, s := range c.Segments {
+		if err := d.takeNumber(s.Num); err != nil {
+			return err
+		}
+	}
+	if !c.IsSpill() {
+		return nil
+	}
+	return d.checkRun(&c.Run)
 }
 
 // DropUnreferenced adds to an edit of l the segments that nobody will need after it; which of their

@@ -52,10 +52,12 @@ type ClockSample struct {
 }
 
 // StandsAlone reports whether only the manifest records what e does: e commits a transaction
-// larger than its memory, makes, changes or drops a keyspace, or says which data key is
+// larger than its memory or only takes a version, makes, changes or drops a keyspace, or says which data key is
 // current. Other edits can be made again from the journal and the files.
 func (e *Edit) StandsAlone() bool {
-	return slices.ContainsFunc(e.AddRuns, func(r Run) bool { return r.Stamp != 0 }) ||
+	// A flush makes lasting what the journal has; these commit by themselves.
+	return e.Lasting != 0 && e.FlushedTo == 0 ||
+		slices.ContainsFunc(e.AddRuns, func(r Run) bool { return r.Stamp != 0 }) ||
 		len(e.SetKeyspaces) > 0 || len(e.DropKeyspaces) > 0 || e.DataKey != (DataKey{})
 }
 

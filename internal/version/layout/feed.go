@@ -18,13 +18,18 @@ type FeedSegment struct {
 }
 
 // FeedCommit is a commit that is in no journal segment: only an edit tells of it. It is either a
-// transaction larger than its memory, with a Run, or it makes or drops a keyspace.
+// transaction larger than its memory, with a Run, or it makes or drops a keyspace, or it changes
+// nothing and only takes a version.
 type FeedCommit struct {
 	Version  entry.Version
+	Skipped  uint64    // how many versions right before Version no commit has
 	Run      Run       // as the transaction has written it; without files: there is none
 	Segments []Segment // that have its large values
 	Keyspace KeyspaceChange
 }
+
+// IsSpill reports whether c is a transaction with a Run.
+func (c *FeedCommit) IsSpill() bool { return len(c.Run.Files) > 0 }
 
 // KeyspaceChange says that a keyspace was made or dropped.
 type KeyspaceChange struct {

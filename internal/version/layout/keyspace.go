@@ -29,6 +29,7 @@ type KeyspaceOptions struct {
 	TTL            time.Duration // of entries without an expiry of their own; 0 = for ever
 	Versions       int64         // keep this many newest versions of a key; 0 = one
 	Age            time.Duration // keep the state of each moment for this long; 0 = not at all
+	Manual         bool          // keep the state of each moment from the floor on, which only rises if asked
 	Codec          int64         // of values; 0 = none
 	CompressAbove  int64         // values of at least this many bytes are compressed
 	Unknown        []TLV         // fields of later releases, which must be kept

@@ -66,6 +66,7 @@ var keyspaceFields = fields[layout.KeyspaceOptions]{
 	valueField(4, must, "age", func(o *layout.KeyspaceOptions) *time.Duration { return &o.Age }, codeSigned),
 	valueField(5, may, "codec", func(o *layout.KeyspaceOptions) *int64 { return &o.Codec }, codeSigned),
 	valueField(6, may, "compress above", func(o *layout.KeyspaceOptions) *int64 { return &o.CompressAbove }, codeSigned),
+	valueField(7, must, "manual", func(o *layout.KeyspaceOptions) *bool { return &o.Manual }, codeFlag),
 }
 
 func isAlways(*layout.Run) bool { return true }
@@ -134,17 +135,21 @@ func codeFeedSegment(w *wire, s *layout.FeedSegment) {
 	codeJournalEnd(w, &s.End)
 }
 
-// The two kinds of a feedCommit: what follows its version.
+// The kinds of a feedCommit: what follows.
 const (
 	feedKeyspace = 1
 	feedSpill    = 2
+	feedAdvance  = 3 // nothing
 )
 
 func codeFeedCommit(w *wire, c *layout.FeedCommit) {
 	codeVersion(w, &c.Version)
-	kind := uint8(feedKeyspace)
-	if len(c.Run.Files) > 0 {
+	codeNumber(w, &c.Skipped)
+	kind := uint8(feedAdvance)
+	if c.IsSpill() {
 		kind = feedSpill
+	} else if c.Keyspace.ID != entry.DefaultKeyspace {
+		kind = feedKeyspace
 	}
 	switch codeOctet(w, &kind); kind {
 	case feedKeyspace:
@@ -158,6 +163,7 @@ func codeFeedCommit(w *wire, c *layout.FeedCommit) {
 		c.Keyspace.Dropped = dropped == 1
 		codeNumber(w, &c.Keyspace.ID)
 		codeString(w, &c.Keyspace.Name)
+	case feedAdvance:
 	case feedSpill:
 		codeSized(w, &c.Run, codeRun)
 		codeList(w, &c.Segments, 1, func(w *wire, s *layout.Segment) { codeSized(w, s, codeSegment) })

@@ -53,7 +53,7 @@ func goldenEdit() *layout.Edit {
 		Clock:        []layout.ClockSample{{Version: 41, UnixMilli: 1700000000123}},
 		NextFile:     9,
 		SetKeyspaces: []layout.Keyspace{{ID: 3, Name: "users", Options: layout.KeyspaceOptions{ValueThreshold: -1, TTL: time.Hour, Codec: 2, CompressAbove: 1000,
-			Versions: 5, Age: time.Second, Unknown: []layout.TLV{{Tag: 303, Value: []byte{9}}}}}},
+			Versions: 5, Age: time.Second, Manual: true, Unknown: []layout.TLV{{Tag: 303, Value: []byte{9}}}}}},
 		DropKeyspaces:  []entry.KeyspaceID{2},
 		KeyspaceFloors: []layout.KeyspaceFloor{{ID: 3, Version: 21}},
 		NextKeyspace:   5,
@@ -67,6 +67,7 @@ func goldenEdit() *layout.Edit {
 			{Version: 41, Run: layout.Run{ID: 4, Order: 10, RunMeta: layout.RunMeta{
 				Files: []layout.RunFile{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
 			}}, Segments: []layout.Segment{{Num: 7, Kind: filename.Value, FileBytes: 100, Stamp: 41}}},
+			{Version: 1042, Skipped: 1000},
 		},
 		FeedFrom: 30,
 		Unknown:  []layout.TLV{{Tag: 302, Value: []byte("kept")}},

@@ -77,6 +77,20 @@ func codeSigned[N ~int64](w *wire, n *N) {
 	*n, w.p = N(v), w.p[size:]
 }
 
+// codeFlag is a signed number, 0 or 1.
+func codeFlag(w *wire, set *bool) {
+	n := int64(0)
+	if *set {
+		n = 1
+	}
+	if codeSigned(w, &n); n>>1 != 0 {
+		w.failRead("flag %d", n)
+	}
+	if !w.writing {
+		*set = n == 1
+	}
+}
+
 func codeVersion(w *wire, v *entry.Version) {
 	if codeNumber(w, v); *v > entry.MaxVersion {
 		w.failRead("version %d", *v)

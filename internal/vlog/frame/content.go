@@ -16,12 +16,12 @@ import (
 // behind them is read; errs.ErrInvalid tells of bytes that are no records.
 type Content struct {
 	Kind Kind
-	// version of the records in Payload[0], those in Payload[i] get First+i; 0: each has its version
-	// already, and a checksum of its own
-	First   entry.Version
-	Payload [][]byte  // of a Group: each slice has whole records in their plain form
-	Missing int       // bytes of the last record's value, and padding, that are not in Payload
-	Value   io.Reader // yields the missing bytes; an encrypted frame leaves out the padding
+	// Versions[i] is that of the records in Payload[i], ascending; nil: each has its version already,
+	// and a checksum of its own
+	Versions []entry.Version
+	Payload  [][]byte  // of a Group: each slice has whole records in their plain form
+	Missing  int       // bytes of the last record's value, and padding, that are not in Payload
+	Value    io.Reader // yields the missing bytes; an encrypted frame leaves out the padding
 
 	Totals Totals // of the records; set by Place, and by Measure for an encrypted frame
 
@@ -94,10 +94,10 @@ func (c *Content) Place(id checksum.Identity, offset int64) (crc uint32, err err
 // the short ones before it in the same transaction. What is not a Group's has one part a slice.
 // It has no pointer to the Content, which would then not stay on the stack.
 type walk struct {
-	group   bool
-	first   entry.Version
-	payload [][]byte
-	missing int
+	group    bool
+	versions []entry.Version
+	payload  [][]byte
+	missing  int
 
 	i, pos int    // the next part begins at pos of payload[i]
 	totals Totals // of the records so far
@@ -110,7 +110,7 @@ type walk struct {
 }
 
 func (c *Content) walkParts() walk {
-	return walk{group: c.Kind == Group, first: c.First, payload: c.Payload, missing: c.Missing}
+	return walk{group: c.Kind == Group, versions: c.Versions, payload: c.Payload, missing: c.Missing}
 }
 
 // nextPart finds the next part, checks its records and gives them their version.
@@ -133,15 +133,18 @@ func (w *walk) nextPart() bool {
 
 // findRecords sets own, size and head for the records of p from pos on.
 func (w *walk) findRecords(p []byte) {
-	v := w.first
-	if v != 0 {
-		v += entry.Version(w.i)
+	v := entry.Version(0)
+	if w.versions != nil {
+		v = w.versions[w.i]
 		if len(p) == 0 {
 			// A reader learns versions from records: it would not see this transaction.
 			w.err = invalidPayload("a transaction without records")
 			return
 		}
 		if w.pos == 0 {
+			if w.err = w.checkVersion(p, v); w.err != nil {
+				return
+			}
 			entry.MarkBegin(p)
 		}
 	}
@@ -171,6 +174,17 @@ func (w *walk) findRecords(p []byte) {
 		entry.SetVersion(p[pos:], v)
 	}
 	w.totals.countRecord(versionOf(p[pos:]), true, w.size)
+}
+
+// checkVersion checks that a reader finds out the version v of the transaction p.
+func (w *walk) checkVersion(p []byte, v entry.Version) error {
+	if w.i == 0 || v == w.versions[w.i-1]+1 {
+		return nil // it follows the one before, or the header says it
+	}
+	if v <= w.versions[w.i-1] || !isOwn(p) && !entry.SaysVersion(p, v) {
+		return invalidPayload("version %d after %d, and its first record doesn't say so", v, w.versions[w.i-1])
+	}
+	return nil
 }
 
 // ownAt checks the lengths of the record with its own checksum that rec begins with, at pos

@@ -24,7 +24,7 @@ func DumpFrame(d *dump.Writer, b []byte, off int) (end int) {
 	d.U16(off+14, "transactions")
 	d.U32(off+16, "records", "chain")
 	d.U64(off+24, "first version", "number")
-	d.U32(off+40, "unsynced", "reserved")
+	d.U32(off+40, "unsynced", "skipped")
 	end = min(max(off+size, off+HeaderSize), len(b))
 	// Where the next frame begins is known even if this one's payload makes no sense.
 	if off+HeaderSize <= len(b) && b[off+13]&flagEncrypted != 0 && (kind == Group || kind == Seal) {
@@ -102,7 +102,7 @@ func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 			d.Field(pos+entry.HeaderSize, n, "extension", "")
 		}
 	} else {
-		d.Field(pos, key-pos, "short record", "kind %d, meta %d, expires %d, key of %d bytes, value of %d", r.Kind, r.Meta, r.Expires, len(r.Key), len(r.Value))
+		d.Field(pos, key-pos, "short record", "kind %d, meta %d, expires %d, given version %d, key of %d bytes, value of %d", r.Kind, r.Meta, r.Expires, r.Version, len(r.Key), len(r.Value))
 	}
 	d.Bytes(key, len(r.Key), "key")
 	if value > table {

@@ -81,7 +81,9 @@ func encryptTo(t testing.TB, f *file, e *crypt.Encrypter, kind Kind, c Content) 
 	t.Helper()
 	c.Kind = kind
 	if c.Missing == 0 {
-		c.First = 9
+		for i := range c.Payload {
+			c.Versions = append(c.Versions, entry.Version(9+i))
+		}
 	}
 	size, err := c.Measure(true)
 	if err != nil {
@@ -360,7 +362,7 @@ func TestMeasureRefusesWhatIsNoRecord(t *testing.T) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
-	c := Content{Kind: Group, First: 1, Payload: [][]byte{good, nil}}
+	c := Content{Kind: Group, Versions: []entry.Version{1, 2}, Payload: [][]byte{good, nil}}
 	if _, err := c.Measure(true); !errors.Is(err, entry.ErrRecord) {
 		t.Errorf("a transaction without records: %v", err)
 	}
@@ -376,7 +378,7 @@ func TestNoMemoryForEncryptedFrames(t *testing.T) {
 	x := NewEncrypter(e, testID, f.write)
 	whole := f.b[frameAt : frameAt+1<<19]
 	y := NewDecrypter(d, true, func(off, n int64) ([]byte, error) { return whole[off-frameAt:][:n], nil })
-	c := Content{Kind: Group, First: 9, Payload: [][]byte{records()}}
+	c := Content{Kind: Group, Versions: []entry.Version{9}, Payload: [][]byte{records()}}
 	size, _ := c.Measure(true)
 	h := Header{Kind: Group, Size: size, Records: 4, FirstVersion: 9, Number: 2}
 	if n := testing.AllocsPerRun(100, func() {

@@ -64,6 +64,10 @@ type Header struct {
 	Number       uint64        // in the chain, from 1 on
 	// frames before this one that were not known to be durable when it was written
 	Unsynced uint32
+	// versions right before FirstVersion that no commit has, as FirstVersion was given; the lowest 32
+	// bits of their number
+	Skipped uint32
+	Last    entry.Version // greatest version of its records; 0 until its payload was verified
 
 	Encrypted bool
 	Tag       crypt.Tag // of an encrypted frame: set when it was encrypted or decrypted
@@ -87,10 +91,21 @@ func (h *Header) Durable() uint64 {
 	return h.Number - uint64(h.Unsynced) - 1
 }
 
-// LastVersion is the greatest version of a Group of the journal, whose transactions have versions
-// that follow each other.
+// LastVersion is the greatest version of a Group of the journal or, before its payload was verified,
+// the least that this can be.
 func (h *Header) LastVersion() entry.Version {
+	if h.Last != 0 {
+		return h.Last
+	}
 	return h.FirstVersion + max(entry.Version(h.Transactions), 1) - 1
+}
+
+// Follows reports whether no commit is missing between the version last and this Group: last is that
+// of the commit before, or a greater one.
+func (h *Header) Follows(last entry.Version) bool {
+	before := h.FirstVersion - 1 - entry.Version(h.Skipped)
+	// Of a longer jump, before is too great by a multiple of 2^32.
+	return h.FirstVersion == 0 || last >= before || h.Skipped != 0 && uint32(last) == uint32(before)
 }
 
 // Put writes h to the first HeaderSize bytes of dst, for a frame at offset of
@@ -109,7 +124,7 @@ func (h *Header) Put(dst []byte, id checksum.Identity, offset int64) {
 	binary.LittleEndian.PutUint64(dst[24:], uint64(h.FirstVersion))
 	binary.LittleEndian.PutUint64(dst[32:], h.Number)
 	binary.LittleEndian.PutUint32(dst[40:], h.Unsynced)
-	binary.LittleEndian.PutUint32(dst[44:], 0)
+	binary.LittleEndian.PutUint32(dst[44:], h.Skipped)
 	// The sum covers all of the header but itself, so it comes last.
 	h.Sum = id.Sum(offset, dst[4:])
 	binary.LittleEndian.PutUint32(dst, h.Sum)
@@ -139,10 +154,11 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 		FirstVersion: entry.Version(binary.LittleEndian.Uint64(src[24:])),
 		Number:       binary.LittleEndian.Uint64(src[32:]),
 		Unsynced:     binary.LittleEndian.Uint32(src[40:]),
+		Skipped:      binary.LittleEndian.Uint32(src[44:]),
 		Encrypted:    src[13]&flagEncrypted != 0,
 	}
 	// The checksum is right, so this is what was written: by us, or by a later release.
-	if h.Size < HeaderSize || h.Number == 0 || h.FirstVersion > entry.MaxVersion {
+	if h.Size < HeaderSize || h.Number == 0 || h.FirstVersion > entry.MaxVersion || h.Skipped != 0 && entry.Version(h.Skipped) >= h.FirstVersion {
 		return h, fmt.Errorf("%w: %v of %d bytes, number %d, version %d", ErrFrame, h.Kind, h.Size, h.Number, h.FirstVersion)
 	}
 	if !h.Kind.isKnown() || src[13]&flagUnknown != 0 {
@@ -157,6 +173,5 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 // HeaderSize bytes. It is true for every header that Put wrote. A search tests it first, and so
 // computes the checksum of few places only.
 func looksLikeHeader(src []byte) bool {
-	return Kind(src[12]).isKnown() && src[13]&flagUnknown == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
-		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
+	return Kind(src[12]).isKnown() && src[13]&flagUnknown == 0 && src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
 }

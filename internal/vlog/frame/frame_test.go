@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/checksum"
@@ -26,7 +27,7 @@ func build(t testing.TB, h Header, records []byte, offset int64) []byte {
 	crc := uint32(0)
 	if len(records) > 0 {
 		var err error
-		c := Content{Kind: Group, First: max(h.FirstVersion, 1), Payload: [][]byte{records}}
+		c := Content{Kind: Group, Versions: []entry.Version{max(h.FirstVersion, 1)}, Payload: [][]byte{records}}
 		if crc, err = c.Place(testID, offset+HeaderSize); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +147,10 @@ func TestPlausibleNeverDeniesAFrame(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for range 1000 {
 		h := Header{Kind: Kind(1 + rnd.IntN(4)), Size: HeaderSize, Number: 1 + rnd.Uint64N(1<<62), FirstVersion: entry.Version(rnd.Uint64()) & entry.MaxVersion,
-			Transactions: uint16(rnd.Uint32()), Records: rnd.Uint32(), Chain: rnd.Uint32(), Unsynced: rnd.Uint32()}
+			Transactions: uint16(rnd.Uint32()), Records: rnd.Uint32(), Chain: rnd.Uint32(), Unsynced: rnd.Uint32(), Skipped: rnd.Uint32()}
+		if entry.Version(h.Skipped) >= h.FirstVersion {
+			h.Skipped = 0
+		}
 		b := make([]byte, HeaderSize)
 		h.Put(b, testID, 8)
 		if got, err := Decode(b, testID, 8); !looksLikeHeader(b) || err != nil || got != h {
@@ -158,10 +162,86 @@ func TestPlausibleNeverDeniesAFrame(t *testing.T) {
 func TestGolden(t *testing.T) {
 	b := build(t, Header{Kind: Group, Transactions: 3, Chain: 0x01020304, FirstVersion: 9, Number: 2, Unsynced: 1}, records(), 4096)
 	checkGolden(t, "group.golden", b)
+	checkGolden(t, "jumps.golden", jumps(t))
+}
+
+// jumps is a frame of the versions 1009, 1010 and 70000, after version 9.
+func jumps(t testing.TB) []byte {
+	t.Helper()
+	versions := []entry.Version{1009, 1010, 70000}
+	var payload [][]byte
+	for i, v := range versions {
+		p := entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00a"), Value: []byte{'0' + byte(i)}, Kind: entry.Set, Meta: 3, Expires: 12}, false)
+		if i != 1 {
+			at := entry.VersionAt(p)
+			p = slices.Insert(p, at, make([]byte, entry.VersionSize)...)
+			entry.PutVersion(p, at, v)
+		}
+		payload = append(payload, entry.PadRecords(entry.AppendRecord(p, &entry.Entry{Key: []byte("\x00b"), Kind: entry.Delete}, false)))
+	}
+	c := Content{Kind: Group, Versions: versions, Payload: payload}
+	crc, err := c.Place(testID, 4096+HeaderSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := bytes.Join(payload, nil)
+	h := Header{Kind: Group, Transactions: 3, FirstVersion: c.Totals.Min, Number: 2, Skipped: 999, Records: uint32(c.Totals.Records),
+		PayloadSum: crc ^ testID.Mask(4096+HeaderSize), Size: HeaderSize + int64(len(all))}
+	b := make([]byte, HeaderSize, h.Size)
+	h.Put(b, testID, 4096)
+	return append(b, all...)
+}
+
+// Versions of a frame may jump; what is read back has each of them, and the greatest one. A frame
+// says what it follows, also behind a jump over more than 32 bits.
+func TestJumps(t *testing.T) {
+	b := jumps(t)
+	h, err := Decode(b, testID, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if totals, err := h.Verify(b[HeaderSize:], testID, 4096+HeaderSize, true); err != nil || totals.Max != 70000 || totals.Min != 1009 {
+		t.Fatal(totals, err)
+	}
+	var got []entry.Version
+	for r := h.Walk(b[HeaderSize:], 0); r.More(); {
+		var rec entry.Record
+		if err := r.Next(&rec); err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, rec.Version); rec.Kind == entry.Set && (rec.Meta != 3 || rec.Expires != 12) {
+			t.Errorf("%+v", rec)
+		}
+	}
+	if !slices.Equal(got, []entry.Version{1009, 1009, 1010, 1010, 70000, 70000}) {
+		t.Error(got)
+	}
+	for _, c := range []struct {
+		h    Header
+		last entry.Version
+		want bool
+	}{
+		{h, 8, false}, {h, 9, true}, {h, 10, true}, {h, 5000, true},
+		{Header{FirstVersion: 7}, 5, false}, {Header{FirstVersion: 7}, 6, true}, {Header{}, 0, true},
+		{Header{FirstVersion: 9<<32 + 100, Skipped: 89}, 10, true}, {Header{FirstVersion: 9<<32 + 100, Skipped: 89}, 9, false},
+	} {
+		if c.h.Follows(c.last) != c.want {
+			t.Errorf("version %d, %d skipped, follows %d: %v", c.h.FirstVersion, c.h.Skipped, c.last, !c.want)
+		}
+	}
+	// What a reader would misread is not written.
+	short := entry.PadRecords(entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00a"), Kind: entry.Delete}, false))
+	for _, versions := range [][]entry.Version{{5, 7}, {5, 5}, {5, 4}} {
+		c := Content{Kind: Group, Versions: versions, Payload: [][]byte{bytes.Clone(short), bytes.Clone(short)}}
+		if _, err := c.Place(testID, 0); !errors.Is(err, errs.ErrInvalid) {
+			t.Errorf("versions %d: %v", versions, err)
+		}
+	}
 }
 
 func FuzzDecode(f *testing.F) {
 	f.Add(build(f, Header{Kind: Group, Transactions: 3, FirstVersion: 9, Number: 2}, records(), 4096))
+	f.Add(jumps(f))
 	f.Add(build(f, Header{Kind: Seal, Number: 2}, nil, 4096))
 	f.Add(make([]byte, HeaderSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -193,7 +273,7 @@ func FuzzDecode(f *testing.F) {
 		} else if !errors.Is(err, ErrFrame) {
 			t.Errorf("untyped error %v", err)
 		}
-		c := Content{Kind: Group, First: 1, Payload: [][]byte{bytes.Clone(payload)}}
+		c := Content{Kind: Group, Versions: []entry.Version{1}, Payload: [][]byte{bytes.Clone(payload)}}
 		_, _ = c.Place(testID, 0)
 	})
 }
@@ -212,7 +292,7 @@ func BenchmarkPlace(b *testing.B) {
 		b.Run("place/"+c.name, func(b *testing.B) {
 			b.SetBytes(int64(len(recs)))
 			for b.Loop() {
-				c := Content{Kind: Group, First: 7, Payload: [][]byte{recs}}
+				c := Content{Kind: Group, Versions: []entry.Version{7}, Payload: [][]byte{recs}}
 				if _, err := c.Place(testID, 4096); err != nil {
 					b.Fatal(err)
 				}

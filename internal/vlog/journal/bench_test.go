@@ -39,7 +39,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportAllocs()
 			appended := 0
 			for b.Loop() {
-				if _, err := j.Append(1, g); err != nil {
+				if _, err := j.Append(0, ascending(len(g)), g); err != nil {
 					b.Fatal(err)
 				}
 				if appended += len(g[0]); appended > 200<<20 { // keep the page cache out of it
@@ -68,7 +68,7 @@ func BenchmarkAppendSync(b *testing.B) {
 	j := New(benchConfig(b))
 	g := [][]byte{arena(1, 1024, true)}
 	for b.Loop() {
-		if _, err := j.Append(1, g); err != nil {
+		if _, err := j.Append(0, ascending(len(g)), g); err != nil {
 			b.Fatal(err)
 		}
 		if err := j.Sync(); err != nil {
@@ -89,7 +89,7 @@ func BenchmarkReplay(b *testing.B) {
 			g := [][]byte{arena(c.n, c.value, c.own)}
 			size := 0
 			for size < 64<<20 {
-				if _, err := j.Append(1, [][]byte{bytes.Clone(g[0])}); err != nil {
+				if _, err := j.Append(0, []entry.Version{1}, [][]byte{bytes.Clone(g[0])}); err != nil {
 					b.Fatal(err)
 				}
 				size += len(g[0])

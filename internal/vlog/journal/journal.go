@@ -121,18 +121,24 @@ func New(c Config) *Journal {
 
 // Append writes a group of transactions as one frame, in one write, and returns
 // where the first record lies; the others follow without a gap. Each transaction
-// is whole records, to which Append gives their versions, first to the first
-// transaction, first+1 to the next, and their checksums.
+// is whole records, to which Append gives their version and their checksums. Versions
+// ascend; the newest commit so far has the version before. A transaction whose version
+// is not the next one must say it (entry.PutVersion), or begin with a record of its own
+// checksum.
 //
 // The records may be read as soon as Append returns; they are durable after the next
 // Sync. After errs.ErrInvalid, for what is no group, and after an error that passes (as
 // package errs says) nothing of the group is written, and the next one may succeed.
 // After any other error the journal has stopped, see Err.
-func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
+func (j *Journal) Append(before entry.Version, versions []entry.Version, transactions [][]byte) (entry.Position, error) {
 	if err := j.Err(); err != nil {
 		return entry.Position{}, err
 	}
-	f := segment.Frame{Content: frame.Content{Kind: frame.Group, First: first, Payload: transactions}, Transactions: uint16(len(transactions))}
+	f := segment.Frame{Content: frame.Content{Kind: frame.Group, Versions: versions, Payload: transactions}, Transactions: uint16(len(transactions))}
+	if len(versions) == 0 || len(versions) != len(transactions) {
+		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d versions", errs.ErrInvalid, len(transactions), len(versions))
+	}
+	f.Skipped = uint64(versions[0] - before - 1)
 	size, err := f.Measure(j.isEncrypted())
 	if err != nil {
 		return entry.Position{}, err

@@ -86,7 +86,7 @@ func group(i int, salt uint32, sizes ...int) (payload []byte, text string) {
 
 func (h *history) append(salt uint32, sizes ...int) error {
 	payload, text := group(len(h.groups), salt, sizes...)
-	_, err := h.j.Append(entry.Version(len(h.groups)+1), [][]byte{payload})
+	_, err := h.j.Append(entry.Version(len(h.groups)), []entry.Version{entry.Version(len(h.groups) + 1)}, [][]byte{payload})
 	if err == nil {
 		h.groups = append(h.groups, text)
 	}
@@ -260,7 +260,7 @@ func TestForeignSegment(t *testing.T) {
 	d := newDisk()
 	other := New(Config{Config: segment.Config{FS: d, Dir: "db", UUID: [16]byte{9}}, Owner: &owner{num: 7}})
 	g, _ := group(0, 0, 5)
-	if _, err := other.Append(1, [][]byte{g}); err != nil {
+	if _, err := other.Append(0, []entry.Version{1}, [][]byte{g}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := readBack(d, Point{}, nil, false); !errors.Is(err, errs.ErrForeign) {
@@ -526,7 +526,7 @@ func TestInvalidGroups(t *testing.T) {
 		{{1, 2, 3}},
 		{make([]byte, 40), make([]byte, 24)},
 	} {
-		if _, err := h.j.Append(1, g); !errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrStopped) {
+		if _, err := h.j.Append(0, ascending(len(g)), g); !errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrStopped) {
 			t.Errorf("%d transactions: %v", len(g), err)
 		}
 	}
@@ -544,7 +544,7 @@ func TestOpenReader(t *testing.T) {
 	var all []at
 	for i := range 20 {
 		g, _ := group(i, 0, 700)
-		pos, err := h.j.Append(entry.Version(i+1), [][]byte{g})
+		pos, err := h.j.Append(entry.Version(i), []entry.Version{entry.Version(i + 1)}, [][]byte{g})
 		h.must(err)
 		all = append(all, at{pos, i})
 		if i == 8 {
@@ -620,4 +620,12 @@ func TestConcurrentUse(t *testing.T) {
 	h.must(h.j.Close())
 	h.durable = len(h.groups)
 	h.check(h.d.crash(rand.New(rand.NewPCG(1, 1)), 0), "after close")
+}
+
+// ascending returns the versions 1 to n.
+func ascending(n int) (versions []entry.Version) {
+	for i := range n {
+		versions = append(versions, entry.Version(i+1))
+	}
+	return versions
 }

@@ -43,7 +43,7 @@ func TestBigGroupsAreReadBelowAGuard(t *testing.T) {
 			dir = t.TempDir()
 			payload, _ := group(1, 0, 17<<20)
 			j := New(Config{Config: segment.Config{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing}, Owner: &owner{}})
-			_, err := j.Append(1, [][]byte{payload})
+			_, err := j.Append(0, []entry.Version{1}, [][]byte{payload})
 			must(err)
 			must(j.Sync())
 			must(j.Close())
@@ -61,7 +61,7 @@ func TestLongHoleTakesNoMemory(t *testing.T) {
 	dir, fsys := t.TempDir(), vfs.OS()
 	payload, _ := group(1, 0, 100)
 	j := New(Config{Config: segment.Config{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing}, Owner: &owner{}})
-	pos, err := j.Append(1, [][]byte{payload})
+	pos, err := j.Append(0, []entry.Version{1}, [][]byte{payload})
 	if err = errors.Join(err, j.Sync(), j.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -98,7 +99,7 @@ func TestFlushedSegmentsAreKnown(t *testing.T) {
 	j.Forget(res.Begin.File)
 	h.must(j.Sync())
 	g, _ := group(2, 0, 10)
-	_, err = j.Append(3, [][]byte{g})
+	_, err = j.Append(2, []entry.Version{3}, [][]byte{g})
 	h.must(err)
 	p, err := j.Rotate()
 	h.must(err)

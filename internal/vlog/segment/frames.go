@@ -116,6 +116,7 @@ func (s *Frames) readFrame() (Found, error) {
 	if err := s.readPayload(&found, &s.at.Tag); err != nil {
 		return Found{}, err
 	}
+	found.Header.Last = found.Totals.Max
 	if h.Kind == frame.Seal {
 		return found, checkSeal(found.Payload, s.at.Totals)
 	}

@@ -201,7 +201,7 @@ func checkDamaged(t *testing.T, c Config, b []byte, handles []entry.Handle, leng
 
 func journalFrame(i, n int, own bool) Frame {
 	rec := entry.AppendRecord(nil, &entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i + 1), Kind: entry.Set}, own)
-	return Frame{Content: frame.Content{Kind: frame.Group, First: entry.Version(i + 1), Payload: [][]byte{entry.PadRecords(rec)}}, Transactions: 1}
+	return Frame{Content: frame.Content{Kind: frame.Group, Versions: []entry.Version{entry.Version(i + 1)}, Payload: [][]byte{entry.PadRecords(rec)}}, Transactions: 1}
 }
 
 func TestReaderOfAGrowingSegment(t *testing.T) { forms(t, testReaderOfAGrowingSegment) }

@@ -96,6 +96,7 @@ func (w *Writer) countWritten(n int) {
 type Frame struct {
 	frame.Content
 	Transactions uint16 // in the payload; 0: it holds values only
+	Skipped      uint64 // versions right before the first one that no commit has
 	Unsynced     uint64 // frames before this one that are not known to be durable
 	// fill the file with zeros behind the frame up to this offset, if it ends before
 	Ahead int64
@@ -168,6 +169,7 @@ func (w *Writer) makeHeader(f *Frame, offset int64) error {
 	}
 	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.Totals.Records)
 	h.Chain, h.FirstVersion, h.Number = w.at.Sum, f.Totals.Min, w.at.Number+1
+	h.Skipped = uint32(f.Skipped)
 	// A number too large for the field becomes one that proves nothing, see frame.Header.Durable.
 	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
 	return nil

@@ -37,6 +37,7 @@ type jsonOptions struct {
 	TTL            string `json:"ttl"`
 	Versions       int    `json:"versions"`
 	KeepFor        string `json:"keepFor"`
+	Manual         bool   `json:"manual,omitempty"` // until SetDiscardVersion
 	Compression    string `json:"compression"`
 	CompressAbove  int    `json:"compressAbove"`
 }
@@ -44,7 +45,7 @@ type jsonOptions struct {
 // MarshalJSON writes all fields.
 func (o Options) MarshalJSON() ([]byte, error) {
 	j := jsonOptions{ValueThreshold: o.ValueThreshold, TTL: o.TTL.String(), Versions: o.Versions.Versions,
-		KeepFor: o.Versions.Age.String(), CompressAbove: o.CompressAbove}
+		KeepFor: o.Versions.Age.String(), Manual: o.Versions.Manual, CompressAbove: o.CompressAbove}
 	for name, c := range compressions {
 		if c == o.Compression {
 			j.Compression = name
@@ -63,7 +64,7 @@ func (o *Options) UnmarshalJSON(b []byte) (err error) {
 		return err
 	}
 	*o = Options{brock.KeyspaceOptions{ValueThreshold: j.ValueThreshold, Compression: CompressionOf(j.Compression), CompressAbove: j.CompressAbove}}
-	o.Versions.Versions = j.Versions
+	o.Versions.Versions, o.Versions.Manual = j.Versions, j.Manual
 	if o.Compression == brock.DefaultCompression {
 		return fmt.Errorf("compression %q is none of none, s2 and zstd", j.Compression)
 	}
