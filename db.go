@@ -109,7 +109,7 @@ func (db *DB) checkOpen() error {
 }
 
 // checkWritable returns nil while the store can be written to.
-func (db *DB) checkWritable() error {
+func checkWritable(db *DB) error {
 	if err := db.checkOpen(); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (db *DB) checkWritable() error {
 // while the store works, and for one that is only read. A full disk is no such error. It may be
 // called at any time, and is cheap: ask it in health checks, as reads go on when writes have ended.
 func (db *DB) Err() error {
-	err := db.checkWritable()
+	err := checkWritable(db)
 	switch {
 	case errors.Is(err, ErrReadOnly):
 		return nil
@@ -179,7 +179,7 @@ func checkRead(ctx context.Context, db *DB) error { return cmp.Or(db.checkOpen()
 
 // checkWork returns nil if a call with this context may write to the store.
 func checkWork(ctx context.Context, db *DB) error {
-	return cmp.Or(db.checkWritable(), checkContext(ctx))
+	return cmp.Or(checkWritable(db), checkContext(ctx))
 }
 
 // Sync returns when everything committed so far survives a power loss. On a full

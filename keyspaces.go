@@ -173,7 +173,7 @@ func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 
 func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	db := k.db
-	if err := db.checkWritable(); err != nil {
+	if err := checkWritable(db); err != nil {
 		return err
 	}
 	if k.at.Dropped.Load() {

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -23,6 +24,8 @@ type leader struct {
 
 	// Of the current group:
 	passed   []*Request  // requests whose checks hold, in version order
+	idle     []*Request  // others whose checks hold, but whose operations change nothing
+	bytes    int         // of the payloads of passed
 	payloads [][]byte    // the payloads of passed
 	records  int         // how many records they have
 	ranges   int         // how many of these are range deletes
@@ -55,22 +58,61 @@ func (l *leader) decideMembers(members []*Request) {
 		if r.err = r.Check.Dropped(); r.err == nil {
 			r.err = l.writes.checkRequest(r, l.passed)
 		}
+		if r.err == nil && len(r.Operations) > 0 {
+			r.err = l.resolveOperations(r)
+		}
 		if r.err != nil {
 			continue
 		}
 		l.synced = l.synced || r.Synced
-		if r.Records == 0 { // Pipeline.Sync: it has nothing to write
+		if r.Records == 0 { // Pipeline.Sync, or operations that change nothing
+			if len(r.Operations) > 0 {
+				l.idle = append(l.idle, r)
+			}
 			continue
 		}
 		// Versions count what passed, so that a refused request leaves no gap. Later requests of
 		// the group are checked against this one, although it is not written yet. If the append
 		// fails, both fail.
+		r.version = l.nextVersion()
 		l.passed = append(l.passed, r)
-		r.version = l.last + entry.Version(len(l.passed))
+		l.bytes += len(r.Payload)
 		l.payloads = append(l.payloads, r.Payload)
 		l.records, l.ranges = l.records+r.Records, l.ranges+r.Ranges
 	}
 }
+
+// resolveOperations makes the payload of r, which is the next to pass, what follows from the newest
+// values. It returns errOutdated if one of these can't be had without a read.
+func (l *leader) resolveOperations(r *Request) error {
+	outdated := false
+	for i := range r.Operations {
+		if o := &r.Operations[i]; !o.Versioned {
+			newer, err := l.writes.readNewer(o, r.basesAt)
+			if outdated = outdated || newer; err != nil {
+				return err
+			}
+		}
+	}
+	if outdated {
+		if err := r.encodeResults(); err != nil {
+			return err
+		}
+		// Results may be longer than those by which the group was filled. A frame has a limit.
+		if l.bytes+len(r.Payload) > MaxBytes && l.bytes > 0 {
+			return errOutdated
+		}
+	}
+	for i := range r.Operations {
+		if o := &r.Operations[i]; o.Versioned {
+			binary.BigEndian.PutUint64(r.Payload[o.at:], uint64(l.nextVersion()))
+		}
+	}
+	return nil
+}
+
+// nextVersion is the version of the next request that passes.
+func (l *leader) nextVersion() entry.Version { return l.last + entry.Version(len(l.passed)+1) }
 
 // appendAndPublish appends the requests that passed, syncs if one of them asked for it, and makes
 // them visible. A refusal, as by a full disk, becomes the result of these requests, and
@@ -169,6 +211,10 @@ func (l *leader) refusePassed(err error) {
 	}
 	clear(l.passed) // the array is reused: it must not keep the requests alive
 	l.passed = l.passed[:0]
+	// What they have found may be what these requests would have written.
+	for _, r := range l.idle {
+		r.err = err
+	}
 }
 
 // writeAlone commits a in an exclusive turn, as Pipeline.CommitAlone says.
@@ -210,7 +256,8 @@ func (l *leader) publishWritten() {
 func (l *leader) forgetGroup() {
 	clear(l.passed)
 	clear(l.payloads)
-	l.passed, l.payloads = l.passed[:0], l.payloads[:0]
+	clear(l.idle)
+	l.passed, l.payloads, l.idle, l.bytes = l.passed[:0], l.payloads[:0], l.idle[:0], 0
 	l.records, l.ranges = 0, 0
 	l.writes.forgetGroup()
 }
