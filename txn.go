@@ -24,7 +24,7 @@ type Isolation uint8
 // The isolation levels.
 const (
 	Serializable      Isolation = 0 // nothing that it read has changed: keys, absent keys, and ranges that its iterators covered; very many keys are noted as ranges that contain them
-	SnapshotIsolation Isolation = 1 // no key that it writes was written since it began; write skew is possible
+	SnapshotIsolation Isolation = 1 // no key that it writes, but not by Apply, was written since it began; write skew is possible
 	LastWriterWins    Isolation = 2 // nothing is checked
 )
 
