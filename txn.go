@@ -398,8 +398,9 @@ func (t *Txn) checkUpdate() error {
 //
 // After an error that is ErrStopped, the next Open finds either all writes or none. After any
 // other error nothing was written: a *ConflictError (run the transaction again), ErrNoSpace,
-// ErrRefused, ErrKeyspaceNotFound, ErrClosed, ErrInvalid as Apply says, or the error of a context that has ended before
-// the commit began. Once the commit has begun, Commit waits for it.
+// ErrRefused, ErrKeyspaceNotFound, ErrClosed, ErrInvalid or ErrUnsupported as Apply says, or the
+// error of a context that has ended before the commit began. Once the commit has begun, Commit
+// waits for it.
 //
 // In a function given to View or Update, Commit returns ErrInvalid and does nothing: Update
 // commits when the function has returned. So it does in the Filter of an iterator of an update.

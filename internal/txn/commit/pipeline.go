@@ -97,11 +97,11 @@ func New(cfg Config) *Pipeline {
 // saw a snapshot and changed nothing, so there is nothing to check. If r has operations, and they
 // change nothing, it returns 0.
 //
-// Commit returns errs.ErrConflict if r.Check does not hold, and errs.ErrInvalid if an operation does not
-// fit the value of its key. It returns errs.ErrNoSpace or
-// errs.ErrRefused (without errs.ErrStopped) if the disk is full or the system has refused a
-// call: a later Commit may succeed. It returns ctx.Err() if ctx ends before a leader takes
-// the request; later ctx is ignored. In all these cases nothing was written.
+// Commit returns errs.ErrConflict if r.Check does not hold, and errs.ErrInvalid if an operation
+// does not fit the value of its key. It returns errs.ErrNoSpace or errs.ErrRefused (without
+// errs.ErrStopped) if the disk is full or the system has refused a call: a later Commit may
+// succeed. It returns ctx.Err() if ctx ends before a leader takes the request; later ctx is
+// ignored. In all these cases nothing was written.
 //
 // After any other failure to write or sync, this and every later Commit returns an error
 // that wraps errs.ErrStopped and the cause. It is not known whether the store, once it is
