@@ -3,6 +3,8 @@ package brock
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -207,4 +209,31 @@ func BenchmarkVersionSuffix(b *testing.B) {
 	it := txn.NewIterator(IteratorOptions{KeysOnly: true})
 	defer it.Close()
 	run("seek", 5, func(key []byte) error { return seek(it, key) })
+}
+
+// BenchmarkAdd adds to durable counters, in a store on disk: each of so many goroutines to a key of its
+// own, or all to one.
+func BenchmarkAdd(b *testing.B) {
+	for _, c := range []struct{ goroutines, keys int }{{1, 1}, {64, 1}, {64, 64}} {
+		b.Run(fmt.Sprintf("goroutines=%d/keys=%d", c.goroutines, c.keys), func(b *testing.B) {
+			db := openTest(b, Options{Dir: b.TempDir()})
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ReportAllocs()
+			b.ResetTimer()
+			var work sync.WaitGroup
+			for g := range c.goroutines {
+				work.Go(func() {
+					key := fmt.Appendf(nil, "counter %d", g%c.keys)
+					for left.Add(-1) >= 0 {
+						if _, err := db.main.Add(b.Context(), key, 1); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			work.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "adds/s")
+		})
+	}
 }

@@ -129,12 +129,18 @@ func (w *writes) commitWrites(ctx context.Context, db *DB, c commit.Check, synce
 	// Spilled writes don't go through the journal. They commit alone, between two groups, by
 	// one edit of the manifest.
 	if files := w.Files(); files == nil {
+		if err := w.Err(); err != nil {
+			return 0, err
+		}
 		payload, records := w.Payload()
-		entries, bytes = int64(records), int64(len(payload))
 		// It lies in w, which is pooled: the leader is another goroutine, so each commit would have
 		// to allocate its request.
-		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.RangesInPayload(), Check: c, Synced: synced, Given: w.Given(), Yields: w.yields, Turn: w.turn}
+		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.RangesInPayload(), Check: c, Synced: synced, Given: w.Given(), Yields: w.yields, Turn: w.turn, Operations: w.Operations()}
+		if w.request.Operations != nil {
+			w.request.Now = db.now()
+		}
 		v, err = db.commits.Commit(ctx, &w.request)
+		entries, bytes = int64(w.request.Records), int64(len(w.request.Payload))
 	} else if err = w.SpillMemory(ctx, db.newSpill); err == nil {
 		// All of them: SpillMemory has moved what was left in memory, as the edit adds files and nothing
 		// else.

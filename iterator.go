@@ -145,13 +145,20 @@ func (it *Iterator) moveToKey(key []byte, turned bool) {
 	if it.refuseNested() || !it.mayMove() {
 		return
 	}
+	lo, hi := it.scan.Bounds()
+	if w := it.txn.writes; w != nil {
+		if err := w.EachUnseen(lo, hi, it.txn.showResult); err != nil {
+			it.leaveItem()
+			it.err = err
+			return
+		}
+	}
 	// A seek doesn't read the keys that it jumps over: the range covered so far ends here.
 	it.finishSpan()
 	it.item.lent.poison()
 	// The error of an earlier move is forgotten: damage in one place must not keep the user from
 	// seeking past it.
 	it.err, it.backward, it.left = nil, turned, it.limit
-	lo, hi := it.scan.Bounds()
 	switch {
 	case key == nil && turned:
 		key = hi

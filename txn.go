@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/txn/commit"
+	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -23,7 +24,7 @@ type Isolation uint8
 // The isolation levels.
 const (
 	Serializable      Isolation = 0 // nothing that it read has changed: keys, absent keys, and ranges that its iterators covered; very many keys are noted as ranges that contain them
-	SnapshotIsolation Isolation = 1 // no key that it writes was written since it began; write skew is possible
+	SnapshotIsolation Isolation = 1 // no key that it writes, but not by Apply, was written since it began; write skew is possible
 	LastWriterWins    Isolation = 2 // nothing is checked
 )
 
@@ -251,7 +252,7 @@ func (t *Txn) findKey(key []byte) (r *result, stored []byte, err error) {
 	// Own writes hide what is committed. A key that is found there needs no conflict check:
 	// the transaction has not seen what others have committed for it.
 	if w := t.writes; w != nil {
-		if found, err = w.Get(stored, h, &r.entry); err != nil {
+		if found, err = t.getOwn(stored, h, &r.entry); err != nil {
 			return nil, nil, err
 		}
 		// Whatever the lookup finds: somebody may commit a key that is absent now, and that is a
@@ -272,6 +273,31 @@ func (t *Txn) findKey(key []byte) (r *result, stored []byte, err error) {
 		return nil, nil, ErrKeyNotFound
 	}
 	return r, stored, nil
+}
+
+// getOwn is Writes.Get, for operations too.
+func (t *transaction) getOwn(stored []byte, h uint64, e *entry.Entry) (found bool, err error) {
+	found, err = t.writes.Get(stored, h, e)
+	if !found || err != nil || e.Kind != pending.Unseen {
+		return found, err
+	}
+	if err := t.showResult(stored, h); err != nil {
+		return false, err
+	}
+	return t.writes.Get(stored, h, e)
+}
+
+// showResult reads a stored key that operations were applied to, so that own reads find the result.
+func (t *transaction) showResult(stored []byte, h uint64) error {
+	if t.isolation == Serializable {
+		t.writes.reads.AddKey(stored, h)
+	}
+	var base entry.Entry
+	// All of a long value, as OpClearIf may leave it to be seen.
+	if err := t.pin.ReadBase(stored, h, MaxValueSize, &base); err != nil {
+		return err
+	}
+	return t.writes.Resolve(stored, h, &base, t.expiryNow())
 }
 
 // sampleReads: the latency of one point read in 256 is measured, since to read the clock
@@ -378,8 +404,9 @@ func (t *Txn) checkUpdate() error {
 // After an error that is ErrStopped, the next Open finds either all writes or none. After any
 // other error nothing was written: a *ConflictError (run the transaction again), ErrVersionMismatch
 // if TxnOptions.CommitAt is not above the newest version any more (which a run does not help), ErrNoSpace,
-// ErrRefused, ErrKeyspaceNotFound, ErrClosed, or the error of a context that has ended before
-// the commit began. Once the commit has begun, Commit waits for it.
+// ErrRefused, ErrKeyspaceNotFound, ErrClosed, ErrInvalid or ErrUnsupported as Apply says, or the
+// error of a context that has ended before the commit began. Once the commit has begun, Commit
+// waits for it.
 //
 // In a function given to View or Update, Commit returns ErrInvalid and does nothing: Update
 // commits when the function has returned. So it does in the Filter of an iterator of an update.

@@ -22,6 +22,7 @@ var (
 	errVersionOrder   = fmt.Errorf("brock: versions of a batch rise, and all writes have one or none has: %w", ErrInvalid)
 	errBatchVersions  = fmt.Errorf("brock: batch of more than MaxBatchVersions versions: %w", ErrInvalid)
 	errVersionsMemory = fmt.Errorf("brock: batch of several versions is larger than its memory, 1/8 of MemoryLimit: %w", ErrInvalid)
+	errPartOperations = fmt.Errorf("brock: SetVersioned in a batch of several versions: %w", ErrInvalid)
 	errNotManual      = fmt.Errorf("brock: the keyspace's Retention is not Manual: %w", ErrInvalid)
 )
 
@@ -35,7 +36,7 @@ var (
 //
 // At returns ErrInvalid, and the batch is as before, for a version that does not rise or is above
 // MaxCommitAt, after writes without a version, and beyond MaxBatchVersions; and so does each write
-// that would not fit.
+// that would not fit. SetVersioned goes with one version only.
 func (b *Batch) At(version uint64) error {
 	if err := b.checkBatch(); err != nil {
 		return err
@@ -47,6 +48,8 @@ func (b *Batch) At(version uint64) error {
 		return errGivenVersion
 	case n == 0 && w.Len() > 0, n > 0 && v <= given[n-1].Version:
 		return errVersionOrder
+	case n > 0 && len(w.Operations()) > 0:
+		return errPartOperations
 	case n == MaxBatchVersions:
 		return errBatchVersions
 	case w.Files() != nil:

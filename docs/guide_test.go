@@ -11,7 +11,6 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -458,50 +457,20 @@ func TestCompareAndSet(t *testing.T) {
 	check(t, editing(db, db.Version()))
 }
 
-const parts = 64
+// count returns the number of this visit.
+func count(db *brock.DB, page string) (int64, error) {
+	return db.Default().Add(context.Background(), []byte("hits/"+page), 1)
+}
 
-func increment(db *brock.DB, name string) error {
-	key := fmt.Appendf(nil, "counter/%s/%02d", name, rand.IntN(parts))
-	return db.Update(func(txn *brock.Txn) error {
-		n, err := number(txn, key)
-		if err != nil {
+func placeOrder(db *brock.DB, order []byte) error {
+	one := binary.LittleEndian.AppendUint64(nil, 1)
+	err := db.Update(func(txn *brock.Txn) error {
+		if err := txn.Set(orderKey("ann", 17), order); err != nil {
 			return err
 		}
-		return txn.Set(key, binary.BigEndian.AppendUint64(nil, n+1))
+		return txn.Apply(brock.OpAdd, []byte("orders of ann"), one)
 	})
-}
-
-// number is the number at key; a missing key is 0.
-func number(txn *brock.Txn, key []byte) (uint64, error) {
-	item, err := txn.Get(key)
-	if errors.Is(err, brock.ErrKeyNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	value, err := item.Value()
-	if err != nil {
-		return 0, err
-	}
-	return binary.BigEndian.Uint64(value), nil
-}
-
-func total(db *brock.DB, name string) (sum uint64, err error) {
-	err = db.View(func(txn *brock.Txn) error {
-		for item, err := range txn.Prefix([]byte("counter/" + name + "/")) {
-			if err != nil {
-				return err
-			}
-			value, err := item.Value()
-			if err != nil {
-				return err
-			}
-			sum += binary.BigEndian.Uint64(value)
-		}
-		return nil
-	})
-	return sum, err
+	return err
 }
 
 func TestCounter(t *testing.T) {
@@ -510,25 +479,27 @@ func TestCounter(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				if err := increment(db, "hits"); err != nil {
+				if _, err := count(db, "home"); err != nil {
+					t.Error(err)
+				}
+				if err := placeOrder(db, nil); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if n, err := total(db, "hits"); n != 400 || err != nil {
-		t.Errorf("%d hits, %v; want 400", n, err)
+	for _, key := range []string{"hits/home", "orders of ann"} {
+		if n, err := db.Default().Add(ctx, []byte(key), 0); n != 400 || err != nil {
+			t.Errorf("%s: %d, %v; want 400", key, n, err)
+		}
 	}
 }
 
-type queue struct {
-	db   *brock.DB
-	last atomic.Uint64 // number of the newest job
-}
+type queue struct{ db *brock.DB }
 
 func (q *queue) push(job []byte) error {
-	return q.db.Set(binary.BigEndian.AppendUint64([]byte("job/"), q.last.Add(1)), job)
+	return q.db.Update(func(txn *brock.Txn) error { return txn.SetVersioned([]byte("job/"), job) })
 }
 
 // pop takes up to n jobs and hands them to do, which may be called again for the
@@ -554,28 +525,11 @@ func (q *queue) pop(n int, do func(txn *brock.Txn, job []byte) error) error {
 	})
 }
 
-// openQueue goes on after the newest job that is there.
-func openQueue(db *brock.DB) (*queue, error) {
-	q := &queue{db: db}
-	err := db.View(func(txn *brock.Txn) error {
-		newest := brock.IteratorOptions{Prefix: []byte("job/"), Reverse: true, Limit: 1}
-		for item, err := range txn.Items(newest) {
-			if err != nil {
-				return err
-			}
-			q.last.Store(binary.BigEndian.Uint64(item.Key()[len("job/"):]))
-		}
-		return nil
-	})
-	return q, err
-}
-
 func TestQueue(t *testing.T) {
 	dir := t.TempDir()
 	db, err := brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered})
 	check(t, err)
-	q, err := openQueue(db)
-	check(t, err)
+	q := &queue{db}
 	for i := range 5 {
 		check(t, q.push(fmt.Appendf(nil, "job %d", i)))
 	}
@@ -584,8 +538,7 @@ func TestQueue(t *testing.T) {
 	db, err = brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered})
 	check(t, err)
 	defer db.Close()
-	q, err = openQueue(db)
-	check(t, err)
+	q = &queue{db}
 	check(t, q.push([]byte("job 5")))
 	var done []string
 	pop := func(n int, meanwhile func() error) (runs int) {

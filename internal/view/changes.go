@@ -1,6 +1,8 @@
 package view
 
 import (
+	"slices"
+
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -102,6 +104,24 @@ func (p *Pin) EachArrival(since entry.Version, most int, fn func(lo, hi []byte) 
 	return true, nil
 }
 
+// ReadBase makes dst the newest entry of key, with its value in memory of dst, which it uses again; a
+// delete if there is none. Of a value longer than most, which it does not read, only the length counts:
+// most+1 zeros stand for it.
+func (p *Pin) ReadBase(key []byte, h uint64, most int, dst *entry.Entry) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, someMapping)
+	e := entry.Entry{Kind: entry.Delete}
+	found, err := p.Get(key, h, &e)
+	if !found {
+		e.Kind = entry.Delete
+	} else if e.ValueLen() > uint64(most) {
+		e.Value = make([]byte, most+1)
+	} else if e.Separated {
+		e.Value, _, err = p.ReadValue(key, &e, nil, false)
+	}
+	e.CopyBase(dst, most)
+	return err
+}
+
 // Leader reads the current View for the commit leader, which needs it again and again: it holds a
 // View for the time of one call only, and no version. One goroutine uses it at a time.
 type Leader struct{ pin *Pin }
@@ -133,6 +153,31 @@ func (l *Leader) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry)
 	defer pageio.Guard(pageio.Arm(), &err, someMapping)
 	_, found, err = l.pin.view.FindKey(key, h, 0, at, dst)
 	return found, err
+}
+
+// FindRecent makes dst the newest entry of key, if a memtable has one that is newer than since, with its
+// value as ReadBase has it. known is false if it can't tell or can't have the value: if runs have
+// something newer than since, or for a separated value.
+func (l *Leader) FindRecent(key []byte, h uint64, since entry.Version, most int, dst *entry.Entry) (newer, known bool, err error) {
+	defer l.pin.holdView().releaseView()
+	var e entry.Entry
+	tables := View{Tables: l.pin.view.Tables}
+	newest, found, err := tables.FindKey(key, h, since, entry.MaxVersion, &e)
+	switch {
+	case newest > since && found && e.Separated, err != nil:
+		return true, false, err
+	case newest > since:
+		if !found {
+			e.Kind = entry.Delete
+		}
+		// The memtable may be freed once the View is released.
+		e.CopyBase(dst, most)
+		return true, true, nil
+	// What memtables have is newer than all in runs.
+	case newest > 0:
+		return false, true, nil
+	}
+	return false, !slices.ContainsFunc(l.pin.view.Runs, func(r *Run) bool { return !r.lacksNewer(since) }), nil
 }
 
 // UnhiddenBytes estimates how many bytes runs have in [lo, hi) that no range delete up to version

@@ -98,6 +98,15 @@ func (e *Entry) Live(now uint64) bool {
 	return e.Kind != Delete && (e.Expires == 0 || e.Expires > now)
 }
 
+// CopyBase makes dst what an operation takes from e, an entry with its value: kind, meta, expiry, and at
+// most most+1 bytes of the value, in memory of dst; nothing of a delete.
+func (e *Entry) CopyBase(dst *Entry, most int) {
+	memory := dst.Value[:0]
+	if *dst = (Entry{Kind: Delete, Value: memory}); e.Kind != Delete {
+		*dst = Entry{Kind: e.Kind, Meta: e.Meta, Expires: e.Expires, Value: append(memory, e.Value[:min(len(e.Value), most+1)]...)}
+	}
+}
+
 // Compare orders entries as every run and view does: by key, then newest first.
 func Compare(a, b *Entry) int {
 	if c := bytes.Compare(a.Key, b.Key); c != 0 {

@@ -3,6 +3,7 @@ package entry
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // The short form of records, which have no checksum of their own: docs/format.md, "Record". It is a
@@ -62,6 +63,16 @@ func VersionAt(rec []byte) int {
 func PutVersion(rec []byte, at int, v Version) {
 	rec[0] |= shortVersion | shortBegins
 	binary.LittleEndian.PutUint64(rec[at:], uint64(v))
+}
+
+// InsertVersion makes the record that begins at this place, and is the last one of dst, the first one of a
+// transaction with a given version. It returns dst, which a short record makes longer.
+func InsertVersion(dst []byte, at int, v Version) []byte {
+	if i := VersionAt(dst[at:]); i > 0 {
+		dst = slices.Insert(dst, at+i, make([]byte, VersionSize)...)
+		PutVersion(dst[at:], i, v)
+	}
+	return dst
 }
 
 // SaysVersion reports whether an encoded record begins a transaction of this version, and says so.

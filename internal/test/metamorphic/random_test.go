@@ -109,7 +109,7 @@ type step struct {
 
 func (w *world) steps() []step {
 	return []step{
-		{10, w.set}, {4, w.delete}, {8, w.batch}, {2, w.bulk}, {3, w.fill}, {4, w.compareAndSet}, {3, w.get},
+		{10, w.set}, {4, w.delete}, {8, w.batch}, {2, w.bulk}, {3, w.fill}, {4, w.compareAndSet}, {5, w.applyOperation}, {3, w.get},
 		{10, w.begin}, {36, w.writerStep}, {9, w.commit}, {2, w.discardSome},
 		{4, w.beginReader}, {14, w.readerStep}, {2, w.readAt},
 		{2, w.deleteRange}, {1, w.dropKeys},
@@ -243,6 +243,27 @@ func (w *world) fill() {
 	_, err := b.Commit(context.Background(), 0)
 	w.must("fill", err)
 	w.committed(w.synced(), writes...)
+}
+
+// applyOperation has the commit compute the new value of a key.
+func (w *world) applyOperation() {
+	k := w.key()
+	e, found := w.m.Get(k, w.m.Last(), uint64(w.now))
+	if found && (w.hazy(e) || len(e.Value) > brock.MaxOperand-400) {
+		return
+	}
+	op, operand := brock.OpAppend, text(k, len(w.log), w.rng.IntN(400))
+	m := model.Write{Key: k, Value: operand, Expires: w.defaultExpiry()}
+	switch {
+	case found && w.rng.IntN(4) == 0:
+		op, operand = brock.OpClearIf, e.Value
+		m = model.Write{Key: k, Delete: true}
+	case found:
+		m = model.Write{Key: k, Value: e.Value + operand, Expires: e.Expires, Meta: e.Meta, Latest: e.Latest}
+	}
+	w.note("%v to %.10q, found %v", op, k, found)
+	w.must("apply", w.db.Update(func(txn *brock.Txn) error { return txn.Apply(op, []byte(k), []byte(operand)) }))
+	w.committed(w.synced(), m)
 }
 
 func (w *world) compareAndSet() {

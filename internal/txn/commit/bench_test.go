@@ -28,6 +28,10 @@ func (*void) CheckReads(*ReadSet, entry.Version) (v entry.Version, err error) { 
 func (*void) EachArrival(entry.Version, func(lo, hi []byte) error) (all bool, err error) {
 	return true, nil
 }
+func (*void) ReadBases([]Operation) (entry.Version, error) { return 0, nil }
+func (*void) FindRecent([]byte, uint64, entry.Version, int, *entry.Entry) (newer, known bool, err error) {
+	return false, true, nil
+}
 func (*void) CatchUp()                                                          {}
 func (v *void) Publish(entry.Version)                                           { v.groups++ }
 func (*void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) { return 0, false, nil }

@@ -27,6 +27,7 @@ type memory struct {
 	offset    int64
 	asked     int  // questions of the leader, and keys that it was told of
 	flushed   bool // what is newer is in runs, so EachArrival knows nothing
+	separated bool // memtables have no values
 
 	checked  func(reads *ReadSet) // CheckReads has looked, and is about to return
 	throttle func(ctx context.Context, n int) error
@@ -37,6 +38,8 @@ type memory struct {
 	apply    func(payload []byte) error
 	newest   func(key []byte) error
 	catchUp  func()
+
+	basesRead func() error // ReadBases is about to return
 }
 
 // deleted is a range that was deleted.
@@ -224,6 +227,54 @@ func (m *memory) EachArrival(since entry.Version, fn func(lo, hi []byte) error) 
 		}
 	}
 	return true, nil
+}
+
+// newestEntry makes dst the newest entry of key up to a version, a delete if there is none.
+func (m *memory) newestEntry(key []byte, at entry.Version, dst *entry.Entry) (newest entry.Version) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	*dst = entry.Entry{Kind: entry.Delete, Value: dst.Value[:0]}
+	for _, s := range m.keys[string(key)] {
+		if s.version <= at {
+			newest = s.version
+			*dst = entry.Entry{Kind: entry.Set, Value: append(dst.Value[:0], s.value...)}
+			if s.deleted {
+				dst.Kind = entry.Delete
+			}
+		}
+	}
+	for _, d := range m.deletes {
+		if d.lo <= string(key) && string(key) < d.hi && d.version <= at && d.version > newest {
+			newest, dst.Kind = d.version, entry.Delete
+		}
+	}
+	return newest
+}
+
+func (m *memory) ReadBases(ops []Operation) (at entry.Version, err error) {
+	at = m.visible()
+	for i := range ops {
+		if o := &ops[i]; !o.Versioned {
+			m.newestEntry(o.Key, at, &o.base)
+		}
+	}
+	if m.basesRead != nil {
+		err = m.basesRead()
+	}
+	return at, err
+}
+
+func (m *memory) FindRecent(key []byte, _ uint64, since entry.Version, _ int, dst *entry.Entry) (newer, known bool, err error) {
+	var e entry.Entry
+	newer = m.newestEntry(key, entry.MaxVersion, &e) > since
+	// All of it is in runs, or only its value is elsewhere.
+	if m.flushed && m.visible() > since || m.separated && newer {
+		return newer, false, nil
+	}
+	if newer {
+		*dst = e
+	}
+	return newer, true, nil
 }
 
 // uncounted is what others than the leader ask.

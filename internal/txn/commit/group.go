@@ -20,9 +20,54 @@ type Request struct {
 	Yields  bool    // it can be run again, so it is refused where another call has its turn
 	Turn    *Turn   // its own place in the lines; nil: none
 
-	checked entry.Version // committer found no conflict up to here; 0: it has not checked
-	version entry.Version // the result, the greatest one: set by the leader; 0 if err is set
-	err     error
+	// Operations are resolved in their order, behind the records of Payload, of whose keys they have none.
+	// Now, in Unix milliseconds, decides which bases have expired.
+	Operations []Operation
+	Now        uint64
+
+	plain, plainRecords int           // bytes and records of Payload without those of operations
+	basesAt             entry.Version // version as of which the committer has read the bases
+	checked             entry.Version // committer found no conflict up to here; 0: it has not checked
+	version             entry.Version // the result, the greatest one: set by the leader; 0 if err is set
+	err                 error
+}
+
+// plainBytes is the length of the payload without what operations write.
+func (r *Request) plainBytes() int {
+	if len(r.Operations) == 0 {
+		return len(r.Payload)
+	}
+	return r.plain
+}
+
+// encodeResults computes the operations of r from their bases, and makes the results the end of the
+// payload.
+func (r *Request) encodeResults() error {
+	r.Payload, r.Records = r.Payload[:r.plain], r.plainRecords
+	for i := range r.Operations {
+		o := &r.Operations[i]
+		e, changed, err := o.Apply(&o.base, r.Now)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			continue
+		}
+		r.Records++
+		r.Payload, o.at = o.Encoder.EncodeEntry(r.Payload, &e)
+		if r.Records == 1 && len(r.Given) > 0 {
+			r.Payload = entry.InsertVersion(r.Payload, o.at, r.Given[0].Version)
+		}
+		if o.Versioned {
+			rec, _ := entry.DecodeRecord(r.Payload[o.at:]) // it was encoded here
+			o.at += rec.KeyEnd() - Suffix
+		}
+	}
+	// Not nil, which a large transaction has.
+	if r.Payload = entry.PadRecords(r.Payload); r.Payload == nil {
+		r.Payload = []byte{}
+	}
+	return nil
 }
 
 // Given is a version that the caller gives to a part of a payload.

@@ -18,14 +18,17 @@ type groupWrites struct {
 
 	before []*Request // transactions that passed before, in version order
 
-	indexedCount int                      // how many of before are in keys and ranges
-	keys         map[uint64]entry.Version // newest version of a written key, by the key's hash
-	ranges       *rangedel.Set            // range deletes; nil: none
+	indexedCount int              // how many of before are in keys and ranges
+	keys         map[uint64]place // newest record of a written key, by the key's hash
+	ranges       *rangedel.Set    // range deletes; nil: none
 
 	sortedCount int      // how many of before are in order
 	order       [][]byte // their keys, in sorted stretches, each at least twice as long as the next
 	ends        []int    // where each stretch ends in order
 }
+
+// place is where a record lies: the transaction's number in groupWrites.before, and the offset in its payload.
+type place struct{ transaction, offset uint32 }
 
 // checkRequest returns nil if r may be committed after the store's transactions and those in
 // before, a Refusal if not, or another error if that could not be found out. Until
@@ -71,7 +74,8 @@ func (w *groupWrites) checkSince(r *Request) error {
 // written after r's snapshot.
 func (w *groupWrites) checkOverwrites(r *Request) error {
 	since := r.Check.Since
-	return eachRecord(r.Payload, func(key, hi []byte) error {
+	// What an operation writes is not in it, as that is right whatever others have written.
+	return eachRecord(r.Payload[:r.plainBytes()], func(key, hi []byte) error {
 		// To delete a range is to write each key in it, so none may have changed.
 		if hi != nil {
 			changed, err := w.ChangedSince(key, hi, since)
@@ -92,10 +96,52 @@ func (w *groupWrites) checkOverwrites(r *Request) error {
 func (w *groupWrites) Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error) {
 	// The group comes first: all its versions are newer than the store's, and than since.
 	w.indexBefore()
-	if v := max(w.ranges.Newest(key, entry.MaxVersion), w.keys[hash]); v > 0 {
+	v := w.ranges.Newest(key, entry.MaxVersion)
+	if at, ok := w.keys[hash]; ok {
+		v = max(v, w.before[at.transaction].version)
+	}
+	if v > 0 {
 		return v, true, nil
 	}
 	return w.store.Newest(key, hash, since)
+}
+
+// readNewer makes the newest entry of o's key its base, if that is newer than since. It returns
+// errOutdated if it is newer and can't be read here.
+func (w *groupWrites) readNewer(o *Operation, since entry.Version) (newer bool, err error) {
+	w.indexBefore()
+	at, written := w.keys[o.Hash]
+	version := entry.Version(0)
+	e := entry.Entry{Kind: entry.Delete}
+	if written {
+		r := w.before[at.transaction]
+		rec, err := entry.DecodeRecord(r.Payload[at.offset:])
+		// Another key with this hash may hide the record of this one.
+		if err != nil || !bytes.Equal(rec.Key, o.Key) {
+			return false, errOutdated
+		}
+		version = r.version
+		e = entry.Entry{Kind: rec.Kind, Meta: rec.Meta, Expires: rec.Expires, Codec: rec.Codec, Raw: rec.Raw, Value: rec.Value}
+	}
+	switch {
+	// A set of the same version is newer than the range delete of its transaction.
+	case w.ranges.Newest(o.Key, entry.MaxVersion) > version:
+		e.Kind = entry.Delete
+	case !written:
+		newer, known, err := w.store.FindRecent(o.Key, o.Hash, since, MaxOperand, &o.base)
+		if err == nil && !known {
+			err = errOutdated
+		}
+		return newer, err
+	case e.Raw > MaxOperand:
+		e.Value = make([]byte, MaxOperand+1)
+	case e.Raw > 0:
+		if e.Value, err = o.Encoder.DecodeValue(&e); err != nil {
+			return false, err
+		}
+	}
+	e.CopyBase(&o.base, MaxOperand)
+	return true, nil
 }
 
 // ChangedSince reports whether a key in [lo, hi) has a version newer than since.
@@ -125,18 +171,23 @@ func (w *groupWrites) ChangedSince(lo, hi []byte, since entry.Version) (bool, er
 // allowed, never one too few.
 func (w *groupWrites) indexBefore() {
 	if w.keys == nil {
-		w.keys = make(map[uint64]entry.Version)
+		w.keys = make(map[uint64]place)
 	}
-	for _, r := range w.before[w.indexedCount:] {
-		_ = eachRecord(r.Payload, func(key, hi []byte) error {
-			if hi == nil {
-				w.keys[checksum.HashKey(w.seed, key)] = r.version
-			} else {
-				// Both alias the payload, which lives as long as the group.
-				w.ranges = w.ranges.With(rangedel.Delete{Lo: key, Hi: hi, Version: r.version})
+	for i := w.indexedCount; i < len(w.before); i++ {
+		r, at := w.before[i], 0
+		for at < len(r.Payload) {
+			rec, err := entry.DecodeRecord(r.Payload[at:])
+			if err != nil {
+				break
 			}
-			return nil
-		})
+			if rec.Kind == entry.RangeDelete {
+				// Both alias the payload, which lives as long as the group.
+				w.ranges = w.ranges.With(rangedel.Delete{Lo: rec.Key, Hi: rec.Value, Version: r.version})
+			} else {
+				w.keys[checksum.HashKey(w.seed, rec.Key)] = place{uint32(i), uint32(at)}
+			}
+			at += rec.Size
+		}
 	}
 	w.indexedCount = len(w.before)
 }

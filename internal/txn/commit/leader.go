@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -23,6 +24,8 @@ type leader struct {
 
 	// Of the current group:
 	passed   []*Request      // requests whose checks hold, in version order
+	idle     []*Request      // others whose checks hold, but whose operations change nothing
+	bytes    int             // of the payloads of passed
 	payloads [][]byte        // the payloads of passed, each of one version
 	versions []entry.Version // of payloads
 	before   entry.Version   // last before the group
@@ -61,17 +64,24 @@ func (l *leader) decideMembers(members []*Request) {
 		if r.err == nil {
 			r.err = l.writes.checkRequest(r, l.passed)
 		}
+		if r.err == nil && len(r.Operations) > 0 {
+			r.err = l.resolveOperations(r, newest)
+		}
 		if r.err != nil {
 			continue
 		}
 		l.synced = l.synced || r.Synced
-		if r.Records == 0 { // Pipeline.Sync: it has nothing to write
+		if r.Records == 0 { // Pipeline.Sync, or operations that change nothing
+			if len(r.Operations) > 0 {
+				l.idle = append(l.idle, r)
+			}
 			continue
 		}
 		// Versions count what passed, so that a refused request leaves no gap. Later requests of
 		// the group are checked against this one, although it is not written yet. If the append
 		// fails, both fail.
 		l.passed = append(l.passed, r)
+		l.bytes += len(r.Payload)
 		newest = l.numberRequest(r, newest)
 		l.records, l.ranges = l.records+r.Records, l.ranges+r.Ranges
 	}
@@ -80,8 +90,8 @@ func (l *leader) decideMembers(members []*Request) {
 // numberRequest gives the parts of r their versions, and returns the greatest one. newest is that of
 // the request before.
 func (l *leader) numberRequest(r *Request, newest entry.Version) entry.Version {
-	r.version = newest + 1
 	if len(r.Given) == 0 {
+		r.version = newest + 1
 		l.payloads, l.versions = append(l.payloads, r.Payload), append(l.versions, r.version)
 		return r.version
 	}
@@ -94,6 +104,39 @@ func (l *leader) numberRequest(r *Request, newest entry.Version) entry.Version {
 		l.payloads, l.versions = append(l.payloads, r.Payload[g.Begin:end]), append(l.versions, g.Version)
 	}
 	return r.version
+}
+
+// resolveOperations makes the payload of r, which is the next to pass, what follows from the newest
+// values, and newest the version before it. It returns errOutdated if one of these can't be had without a read.
+func (l *leader) resolveOperations(r *Request, newest entry.Version) error {
+	outdated := false
+	for i := range r.Operations {
+		if o := &r.Operations[i]; !o.Versioned {
+			newer, err := l.writes.readNewer(o, r.basesAt)
+			if outdated = outdated || newer; err != nil {
+				return err
+			}
+		}
+	}
+	if outdated {
+		if err := r.encodeResults(); err != nil {
+			return err
+		}
+		// Results may be longer than those by which the group was filled. A frame has a limit.
+		if l.bytes+len(r.Payload) > MaxBytes && l.bytes > 0 {
+			return errOutdated
+		}
+	}
+	v := newest + 1
+	if len(r.Given) > 0 { // one: batches of several have no operations
+		v = r.Given[0].Version
+	}
+	for i := range r.Operations {
+		if o := &r.Operations[i]; o.Versioned {
+			binary.BigEndian.PutUint64(r.Payload[o.at:], uint64(v))
+		}
+	}
+	return nil
 }
 
 // appendAndPublish appends the requests that passed, syncs if one of them asked for it, and makes
@@ -195,6 +238,10 @@ func (l *leader) refusePassed(err error) {
 	clear(l.passed)
 	clear(l.payloads)
 	l.passed, l.payloads, l.versions = l.passed[:0], l.payloads[:0], l.versions[:0]
+	// What they have found may be what these requests would have written.
+	for _, r := range l.idle {
+		r.err = err
+	}
 }
 
 // writeAlone commits a in an exclusive turn, as Pipeline.CommitAlone says.
@@ -242,7 +289,8 @@ func (l *leader) publishWritten() {
 func (l *leader) forgetGroup() {
 	clear(l.passed)
 	clear(l.payloads)
-	l.passed, l.payloads, l.versions = l.passed[:0], l.payloads[:0], l.versions[:0]
+	clear(l.idle)
+	l.passed, l.payloads, l.versions, l.idle, l.bytes = l.passed[:0], l.payloads[:0], l.versions[:0], l.idle[:0], 0
 	l.records, l.ranges = 0, 0
 	l.writes.forgetGroup()
 }

@@ -94,21 +94,31 @@ func New(cfg Config) *Pipeline {
 
 // Commit writes r and returns its version. When it returns, r is visible and, if
 // r.Synced, durable. For a request without records it returns r.Check.Since: that
-// saw a snapshot and changed nothing, so there is nothing to check.
+// saw a snapshot and changed nothing, so there is nothing to check. If r has operations, and they
+// change nothing, it returns 0.
 //
-// Commit returns errs.ErrConflict if r.Check does not hold, and errs.ErrVersionMismatch if a version
-// in r.Given is not above that of every commit before. It returns errs.ErrNoSpace or
-// errs.ErrRefused (without errs.ErrStopped) if the disk is full or the system has refused a
-// call: a later Commit may succeed. It returns ctx.Err() if ctx ends before a leader takes
-// the request; later ctx is ignored. In all these cases nothing was written.
+// Commit returns errs.ErrConflict if r.Check does not hold, errs.ErrVersionMismatch if a version in
+// r.Given is not above that of every commit before, and errs.ErrInvalid if an operation does not
+// fit the value of its key. It returns errs.ErrNoSpace or errs.ErrRefused (without
+// errs.ErrStopped) if the disk is full or the system has refused a call: a later Commit may
+// succeed. It returns ctx.Err() if ctx ends before a leader takes the request; later ctx is
+// ignored. In all these cases nothing was written.
 //
 // After any other failure to write or sync, this and every later Commit returns an error
 // that wraps errs.ErrStopped and the cause. It is not known whether the store, once it is
 // opened again, has the requests of the group that failed.
 func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error) {
-	if r.Records == 0 {
+	switch {
+	case len(r.Operations) > 0:
+		return p.commitOperations(ctx, r)
+	case r.Records == 0:
 		return r.Check.Since, nil
 	}
+	return p.commitRequest(ctx, r)
+}
+
+// commitRequest is Commit for a request whose records are known.
+func (p *Pipeline) commitRequest(ctx context.Context, r *Request) (entry.Version, error) {
 	if invariant.Enabled {
 		checkPayload(r)
 	}
@@ -133,6 +143,44 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 		p.store.CatchUp()
 	}
 	return v, err
+}
+
+// commitOperations is Commit for a request with operations.
+func (p *Pipeline) commitOperations(ctx context.Context, r *Request) (v entry.Version, err error) {
+	r.plain, r.plainRecords = len(r.Payload), r.Records
+	for range operationTries {
+		if err := p.readBases(r); err != nil {
+			return 0, err
+		}
+		if v, err := p.commitRequest(ctx, r); err != errOutdated {
+			return v, err
+		}
+	}
+	err = p.Do(ctx, func() (err error) {
+		err = errPanicked // as in CommitAlone
+		defer func() { p.stopOn(err) }()
+		defer p.leader.forgetGroup()
+		if err = p.readBases(r); err != nil {
+			return err
+		}
+		r.checked, r.version, r.err = 0, 0, nil
+		if err = p.leader.commitGroup([]*Request{r}); err == nil {
+			v, err = r.version, r.err
+		}
+		return err
+	})
+	if err == nil {
+		p.store.CatchUp()
+	}
+	return v, err
+}
+
+// readBases reads the bases of r's operations and encodes the results.
+func (p *Pipeline) readBases(r *Request) (err error) {
+	if r.basesAt, err = p.store.ReadBases(r.Operations); err == nil {
+		err = r.encodeResults()
+	}
+	return err
 }
 
 // Sync returns when everything committed before the call is durable.

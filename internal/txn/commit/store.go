@@ -16,6 +16,9 @@ type Store interface {
 	// CheckReads returns a Refusal if something in reads was written after
 	// since. Else it returns the version up to which it has looked.
 	CheckReads(reads *ReadSet, since entry.Version) (upTo entry.Version, err error)
+	// ReadBases sets the bases of operations to what their keys have as of a published version, which
+	// it returns.
+	ReadBases(ops []Operation) (at entry.Version, err error)
 }
 
 // Over returns the Store that w writes, with these Views.
@@ -38,6 +41,22 @@ func (s viewed) CheckReads(reads *ReadSet, since entry.Version) (upTo entry.Vers
 	return CheckViews(s.views, reads, since)
 }
 
+func (s viewed) ReadBases(ops []Operation) (at entry.Version, err error) {
+	p, err := s.views.Acquire(0)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	for i := range ops {
+		if o := &ops[i]; !o.Versioned {
+			if err := p.ReadBase(o.Key, o.Hash, MaxOperand, &o.base); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return p.Version(), nil
+}
+
 // Writer writes a store. All committers call Throttle and CatchUp, at any time. Only the leader
 // calls the other methods, one call at a time.
 type Writer interface {
@@ -50,6 +69,10 @@ type Writer interface {
 	// If fn returns an error, it stops and returns that. It returns false if it would
 	// have to read runs to find all of them.
 	EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error)
+	// FindRecent makes dst the newest entry of key, if that is newer than since: a delete for a range
+	// delete, and with no more than most+1 bytes of its value, in memory of dst. known is false if it
+	// would have to read a file to tell.
+	FindRecent(key []byte, hash uint64, since entry.Version, most int, dst *entry.Entry) (newer, known bool, err error)
 	// Prepare makes room in the memtable for payloads of so many records, ranges of them range
 	// deletes: Apply must not fail for want of memory. If Prepare fails, nothing of the group is
 	// written, and the pipeline goes on.

@@ -54,6 +54,17 @@ func (w *Writes) encodeRecord(dst []byte, c *Encoder, e *entry.Entry) (encoded [
 	return dst, at
 }
 
+// EncodeEntry appends the record of e, which has its stored key, and returns where it begins.
+func (c *Encoder) EncodeEntry(dst []byte, e *entry.Entry) (encoded []byte, at int) {
+	var w Writes // for its scratch
+	return w.encodeRecord(dst, c, e)
+}
+
+// DecodeValue returns the value of e, which is compressed.
+func (c *Encoder) DecodeValue(e *entry.Entry) ([]byte, error) {
+	return c.Compression.Decode(nil, e.Codec, e.Value, int(e.Raw))
+}
+
 // padding is how many bytes may be added before a record and behind the last one, at most.
 const padding = 2 * 7
 

@@ -28,6 +28,7 @@ type record struct {
 	hash   uint64 // of its stored key
 	dead   bool   // a later write to the key replaces it
 	ranged bool   // a range delete: it is in no bucket
+	op     uint32 // 1 + index of the operation that it stands for, or 0
 }
 
 // minBuckets is the length of the first hash table.
@@ -45,7 +46,11 @@ func (m *memory) indexMemory() int { return 32*cap(m.recs) + 4*(cap(m.buckets)+c
 
 // indexRecord enters the record of key, which begins at offset in the arena.
 func (m *memory) indexRecord(offset int, key []byte, seed uint64) {
-	h := checksum.HashKey(seed, key)
+	m.indexHash(offset, key, checksum.HashKey(seed, key))
+}
+
+// indexHash is indexRecord of a key with this hash.
+func (m *memory) indexHash(offset int, key []byte, h uint64) {
 	// At most half full: open addressing needs free buckets to end a search soon.
 	if 2*(m.live+1) > len(m.buckets) {
 		m.growTable()

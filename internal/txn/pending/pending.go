@@ -21,15 +21,16 @@ type Writes struct {
 	// Without it Get and Iterator must not be called.
 	Indexed bool
 
-	memory  memory
-	spilled int            // number of records in files
-	ranges  *rangedel.Set  // range deletes in memory; the n-th record has version n here
-	files   Files          // spilled writes, older than those in memory; nil: none
-	given   []commit.Given // versions of parts of the records; nil: they get the next one
-	failed  error          // error of a spill: the writes are incomplete and can only be discarded
-	limiter *MemoryLimiter // owns the arena's memory (Borrow); nil: it is w's own
-	key     []byte         // scratch for a stored key
-	packed  []byte         // scratch for a compressed value
+	memory     memory
+	spilled    int            // number of records in files
+	ranges     *rangedel.Set  // range deletes in memory; the n-th record has version n here
+	files      Files          // spilled writes, older than those in memory; nil: none
+	given      []commit.Given // versions of parts of the records; nil: they get the next one
+	operations                // on values that only the commit leader knows
+	failed     error          // error of a spill: the writes are incomplete and can only be discarded
+	limiter    *MemoryLimiter // owns the arena's memory (Borrow); nil: it is w's own
+	key        []byte         // scratch for a stored key
+	packed     []byte         // scratch for a compressed value
 }
 
 // MaxPooled is how many bytes of memory are kept in pools for later writes, at most.
@@ -46,6 +47,7 @@ func (w *Writes) Reset() {
 	}
 	// All state goes: a pooled transaction must not see what another one has written.
 	w.memory.clearRecords()
+	w.operations = operations{}
 	w.Indexed, w.spilled, w.ranges, w.files, w.failed, w.limiter = false, 0, nil, nil, nil, nil
 	w.given = w.given[:0]
 }
@@ -69,11 +71,11 @@ func (w *Writes) BorrowMemory(r *MemoryLimiter, n int64) {
 func (w *Writes) Err() error { return w.failed }
 
 // Len is the number of writes so far, including those that later ones have replaced.
-func (w *Writes) Len() int { return w.spilled + w.memory.count }
+func (w *Writes) Len() int { return w.spilled + w.memory.count + w.unindexed }
 
-// Bytes is the length of the encoded records, in memory and in files.
+// Bytes is the length of the encoded records, in memory and in files, and about that of operations.
 func (w *Writes) Bytes() (n int64) {
-	n = int64(len(w.memory.arena))
+	n = int64(len(w.memory.arena) + w.operations.bytes)
 	if w.files != nil {
 		n += w.files.Bytes()
 	}
@@ -82,7 +84,7 @@ func (w *Writes) Bytes() (n int64) {
 
 // BytesInMemory is about how many bytes of memory the writes take.
 func (w *Writes) BytesInMemory() int64 {
-	n := int64(len(w.memory.arena)) + int64(w.ranges.Bytes()+w.ranges.Memory())
+	n := int64(len(w.memory.arena)+w.operations.bytes) + int64(w.ranges.Bytes()+w.ranges.Memory())
 	if w.Indexed {
 		n += writeOverhead * int64(w.memory.count)
 	}
@@ -136,7 +138,7 @@ func (w *Writes) DeleteRange(lo, hi []byte) {
 	m.count++
 	// Records have no version before the commit. Their number serves as one: a range delete covers
 	// what was written before it, and nothing that comes later.
-	w.ranges = w.ranges.With(rangedel.Delete{Lo: lo, Hi: hi, Version: entry.Version(w.Len())})
+	w.ranges = w.ranges.With(rangedel.Delete{Lo: lo, Hi: hi, Version: entry.Version(w.spilled + m.count)})
 }
 
 // growDoubling makes room for n more bytes, doubling: append's growth by a quarter would
@@ -150,7 +152,8 @@ func growDoubling(b []byte, n int) []byte {
 	return grown
 }
 
-// Get finds the newest write of a stored key; h is the key's hash. For a key that a range
+// Get finds the newest write of a stored key; h is the key's hash. If that is an operation, and
+// Resolve was not called, it returns an entry of the kind Unseen. For a key that a range
 // delete covers, it returns a delete.
 func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err error) {
 	// The newest write of the key counts. Range deletes in memory come first, then writes in
@@ -165,7 +168,9 @@ func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err erro
 	case i >= 0:
 		// e points into the arena, which SpillMemory must not reuse from now on.
 		m.aliased = true
-		m.fillEntry(i, e)
+		if m.fillEntry(i, e); m.recs[i].op > 0 {
+			e.Kind = Unseen
+		}
 	case w.files == nil:
 		return false, nil
 	// files knows its own range deletes; those in memory were asked above.
@@ -208,12 +213,13 @@ func (w *Writes) Given() []commit.Given {
 func (w *Writes) HasVersions() bool { return len(w.given) > 1 }
 
 // Payload returns the records to commit, in the order in which they were made, padded, and their
-// number. What was read before is no longer valid. Call it once, and only if Files is nil.
+// number. The operations among the writes are then what Operations returns. What was read before
+// is no longer valid. Call it once, and only if Files is nil.
 func (w *Writes) Payload() (payload []byte, records int) {
 	m := &w.memory
 	records = m.count
 	// Unless nothing was replaced or covered: then the arena is the payload, without a copy.
-	if w.ranges != nil || w.Indexed && m.live != m.count {
+	if w.ranges != nil || w.Indexed && (m.live != m.count || w.ops != nil) {
 		records = w.dropReplaced()
 	}
 	m.arena = entry.PadRecords(m.arena)
@@ -229,13 +235,16 @@ func (w *Writes) insertVersions() {
 	given, m := w.Given(), &w.memory
 	end, room := len(m.arena), 0
 	for _, g := range given {
-		if entry.VersionAt(m.arena[g.Begin:]) > 0 {
+		if g.Begin < end && entry.VersionAt(m.arena[g.Begin:]) > 0 {
 			room += entry.VersionSize
 		}
 	}
 	m.arena = growDoubling(m.arena, room)[:end+room]
 	for i := len(given) - 1; i >= 0; i-- {
 		g := &given[i]
+		if g.Begin == end { // all of it is operations, which the commit encodes
+			break
+		}
 		// Of a record with its own checksum nothing moves apart: the leader sets its version.
 		at := entry.VersionAt(m.arena[g.Begin:end])
 		copy(m.arena[g.Begin+at+room:], m.arena[g.Begin+at:end])
@@ -252,6 +261,7 @@ func (w *Writes) insertVersions() {
 // that a later range delete of the same version covers. It returns how many are left.
 func (w *Writes) dropReplaced() (records int) {
 	m := &w.memory
+	operations := w.unindexedOperations()
 	cover := rangedel.NewCover(entry.MaxVersion, w.ranges)
 	end, part := 0, w.given
 	until := entry.MaxVersion // the number of the last record of the part
@@ -271,6 +281,8 @@ func (w *Writes) dropReplaced() (records int) {
 		// Nothing was spilled, so the i-th record has version i+1. A range delete itself stays: it
 		// also deletes keys that were committed earlier.
 		case cover != nil && r.Kind != entry.RangeDelete && newestUntil(cover, r.Key, until) > entry.Version(i+1):
+		case w.Indexed && m.recs[i].op > 0:
+			operations = append(operations, w.ops[m.recs[i].op-1])
 		default:
 			// In place: records only move to lower addresses. One with its own checksum must
 			// begin at a multiple of 8. The zeros behind a short one were for that, and go.
@@ -284,7 +296,7 @@ func (w *Writes) dropReplaced() (records int) {
 			records++
 		}
 	}
-	m.arena = m.arena[:end]
+	m.arena, w.ops = m.arena[:end], operations
 	return records
 }
 

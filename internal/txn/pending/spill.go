@@ -35,9 +35,14 @@ type Files interface {
 
 // SpillMemory writes what is in memory to files, which newSpill makes at the first call. No layout
 // has these files before the commit. After an error, which Err returns from then on, discard the
-// writes.
+// writes. Writes with operations return an errs.ErrUnsupported.
 func (w *Writes) SpillMemory(ctx context.Context, newSpill func() Files) error {
 	if w.failed != nil {
+		return w.failed
+	}
+	// They have no base before the commit, and files get no new records in it.
+	if w.ops != nil {
+		w.failed = commit.ErrOperations
 		return w.failed
 	}
 	if w.files == nil {
