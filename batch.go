@@ -26,6 +26,7 @@ type batch struct {
 	db     *DB    // the store
 	writes writes // writes so far
 	spent  bool   // Commit was called: it must be Reset first
+	resets int    // how often it was Reset
 }
 
 var errUnknownDurability = &OptionError{Field: "Durability", Reason: "is unknown"}
@@ -156,6 +157,7 @@ func (b *Batch) Reset() {
 	b.writes.Reset()
 	b.writes.written.Reset()
 	b.spent = false
+	b.resets++
 }
 
 // BatchSet writes entries in one commit, as a Batch does. If one of them can't be stored, none

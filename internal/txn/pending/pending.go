@@ -5,6 +5,8 @@
 package pending
 
 import (
+	"iter"
+
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -179,6 +181,21 @@ func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err erro
 // in memory covers key. With an i of -1 any range delete in memory is newer.
 func (w *Writes) deletedSince(key []byte, i int) bool {
 	return w.ranges.Newest(key, entry.MaxVersion) > entry.Version(w.spilled+i+1)
+}
+
+// Records walks the writes in memory in the order in which they were made, also those that later ones
+// replace. It does not see what is written later. A record is valid until Payload, SpillMemory or
+// Reset, after which the walk must not go on.
+func (w *Writes) Records() iter.Seq[entry.Record] {
+	return func(yield func(entry.Record) bool) {
+		for rest := w.memory.arena; len(rest) > 0; {
+			r, _ := entry.DecodeRecord(rest) // it was encoded here
+			rest = rest[r.Size:]
+			if !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // Payload returns the records to commit, in the order in which they were made, padded, and their
