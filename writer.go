@@ -15,7 +15,7 @@ import (
 // nil, and then as durable as Options.Durability says. It may be used by any number
 // of goroutines.
 //
-// A write that is refused with ErrInvalid, as for an empty key, changes nothing. After any
+// A write that is refused with ErrInvalid, as for a key that is too long, changes nothing. After any
 // other error all later calls return it, and writes since the last successful Flush may be
 // committed or not.
 type Writer struct {

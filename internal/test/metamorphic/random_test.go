@@ -364,8 +364,9 @@ func (w *world) bounds() (o brock.IteratorOptions, r model.Range) {
 		o.Lower = []byte(r.Lower)
 	}
 	if w.rng.IntN(2) == 0 {
-		r.Upper = w.key()
-		o.Upper = []byte(r.Upper)
+		if r.Upper = w.key(); r.Upper != "" { // which is no bound to the model
+			o.Upper = []byte(r.Upper)
+		}
 	}
 	if w.rng.IntN(3) == 0 {
 		p := pick(w.rng, "a", "b", "c1", "\xff", "\xff\xff", "fill0", "b\x00", "none")

@@ -108,7 +108,7 @@ func TestWriter(t *testing.T) {
 	}
 	assert.OK(t, w.Delete([]byte("k0000")))
 	assert.OK(t, w.SetEntry(brock.NewEntry([]byte("e"), nil).WithMeta(1)))
-	assert.Error(t, "empty key", w.Set(nil, nil), brock.ErrEmptyKey)
+	assert.Error(t, "long key", w.Set(make([]byte, brock.MaxKeySize+1), nil), brock.ErrKeyTooLarge)
 	assert.OK(t, w.Flush())
 	n := 0
 	assert.OK(t, db.View(func(txn *brock.Txn) error {
