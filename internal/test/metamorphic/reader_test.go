@@ -173,7 +173,9 @@ func (w *world) iteratorStep(x *openTxn, it *openIterator) {
 		w.note("reader at %d: seek %.10q", x.at, k)
 		it.it.Seek([]byte(k))
 		it.left = it.o.Limit
-		it.at = slices.IndexFunc(it.want, func(e model.Entry) bool { return !it.o.Reverse && e.Key >= k || it.o.Reverse && (e.Key <= k || k == "") })
+		it.at = slices.IndexFunc(it.want, func(e model.Entry) bool {
+			return !it.o.Reverse && e.Key >= k || it.o.Reverse && (e.Key <= k || k == "")
+		})
 		if it.at < 0 {
 			it.at = len(it.want)
 		}
