@@ -58,6 +58,61 @@ func BenchmarkTxnGet(b *testing.B) {
 	}
 }
 
+func BenchmarkFirst(b *testing.B) { benchmarkEnds(b, (*Txn).First) }
+
+func BenchmarkLast(b *testing.B) { benchmarkEnds(b, (*Txn).Last) }
+
+// benchmarkEnds compares find with BenchmarkTxnGet, which gets from the same store, and with an
+// iterator.
+func benchmarkEnds(b *testing.B, find func(t *Txn, lo, hi []byte) (*Item, error)) {
+	db := openFlat(b, 1000)
+	lo, hi := flatKey(500), flatKey(700)
+	for _, files := range []bool{false, true} {
+		name := "memory"
+		if files {
+			name = "files"
+			must(b, db.Flush(b.Context()))
+		}
+		b.Run(name, func(b *testing.B) {
+			txn := db.NewTransaction(false)
+			defer txn.Discard()
+			b.ReportAllocs()
+			for b.Loop() {
+				it, err := find(txn, lo, hi)
+				if err == nil {
+					_, err = it.Value()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+" by iterator", func(b *testing.B) {
+			txn := db.NewTransaction(false)
+			defer txn.Discard()
+			b.ReportAllocs()
+			for b.Loop() {
+				it := txn.NewIterator(IteratorOptions{Upper: hi})
+				it.Seek(lo)
+				if _, err := it.Item().Value(); err != nil {
+					b.Fatal(err)
+				}
+				it.Close()
+			}
+		})
+		b.Run(name+" by get", func(b *testing.B) {
+			txn := db.NewTransaction(false)
+			defer txn.Discard()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := txn.Get(lo); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkDBGet(b *testing.B) {
 	db := openFlat(b, 1000)
 	key := flatKey(7)

@@ -37,7 +37,6 @@ var (
 // Errors of a key or value that can't be stored. For all of them errors.Is reports
 // ErrInvalid, and the transaction or batch can still be used.
 var (
-	ErrEmptyKey      = fmt.Errorf("brock: empty key: %w", ErrInvalid)
 	ErrKeyTooLarge   = fmt.Errorf("brock: key larger than %d bytes: %w", MaxKeySize, ErrInvalid)
 	ErrValueTooLarge = fmt.Errorf("brock: value larger than %d bytes: %w", MaxValueSize, ErrInvalid)
 )
@@ -52,8 +51,8 @@ var (
 	errNestedMove     = fmt.Errorf("brock: a Filter moves or closes its own iterator, or ends its transaction: %w", ErrInvalid)
 )
 
-// The greatest lengths of a key and a value, in bytes. A key has at least one byte.
-// A value may be empty, which is not the same as absent.
+// The greatest lengths of a key and a value, in bytes. A key may be
+// empty: it is the least one. A value may be empty, too, which is not the same as absent.
 const (
 	MaxKeySize   = 1 << 20   // 1 MiB
 	MaxValueSize = 1<<31 - 1 // 2 GiB - 1
@@ -162,10 +161,7 @@ func userBound(stored []byte) []byte {
 
 // checkKey returns an error for a key that can't be stored.
 func checkKey(key []byte) error {
-	switch {
-	case len(key) == 0:
-		return ErrEmptyKey
-	case len(key) > MaxKeySize:
+	if len(key) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
 	return nil

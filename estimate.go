@@ -5,7 +5,8 @@ import "github.com/brockdb/brock/internal/view"
 // EstimateSize estimates the entries in [lo, hi) of the default keyspace, in
 // memory and in files, and the bytes of their keys and values as stored. It reads
 // few of them, all within the range; nil bounds are open. Old versions and deletes count until a
-// compaction drops them. What can't be read, as in a closed store, counts as nothing.
+// compaction drops them. What can't be read, as in a closed store, counts as nothing. For a prefix:
+// EstimateSize(PrefixRange(prefix)).
 func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	return db.main.EstimateSize(lo, hi)
 }

@@ -111,7 +111,7 @@ func (t *Txn) beginScan(it *Iterator, o *IteratorOptions) error {
 func (it *Iterator) Rewind() { it.moveToKey(nil, it.reverse) }
 
 // Seek moves to the item of key or, without one, to the next item in the direction
-// of travel. With an empty key it is Rewind.
+// of travel. With an empty key it is Rewind, also in reverse.
 func (it *Iterator) Seek(key []byte) {
 	if len(key) == 0 || it.scan == nil || it.refuseNested() {
 		it.Rewind()

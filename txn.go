@@ -201,7 +201,7 @@ func (t *transaction) addressKeyspace(ks *Keyspace) *Keyspace {
 }
 
 // Get returns the item of key, or ErrKeyNotFound. The item is valid until the transaction ends. key
-// is copied. Get also returns ErrInvalid for an empty key or one that is too long, ErrTxnDone,
+// is copied. Get also returns ErrKeyTooLarge, ErrTxnDone,
 // ErrClosed, the error of the transaction's context, a *CorruptionError for damage, and ErrRefused
 // if the disk can't be read.
 func (t *Txn) Get(key []byte) (item *Item, err error) {

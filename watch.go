@@ -64,15 +64,6 @@ const (
 	ChangeKeyspaceDropped ChangeKind = 5 // Keyspace is gone, with all that was in it
 )
 
-// String is the kind in one or two words.
-func (k ChangeKind) String() string {
-	names := [...]string{ChangeSet: "set", ChangeDelete: "delete", ChangeDeleteRange: "delete range", ChangeKeyspaceCreated: "keyspace created", ChangeKeyspaceDropped: "keyspace dropped"}
-	if k == 0 || int(k) >= len(names) {
-		return fmt.Sprintf("ChangeKind(%d)", uint8(k))
-	}
-	return names[k]
-}
-
 // Change is one change of a Commit. It and its slices are valid until the loop over Changes goes on.
 // An expiry is no change: ExpiresAt of the set has said when.
 type Change struct {

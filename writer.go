@@ -15,7 +15,7 @@ import (
 // nil, and then as durable as Options.Durability says. It may be used by any number
 // of goroutines.
 //
-// A write that is refused with ErrInvalid, as for an empty key, changes nothing. After any
+// A write that is refused with ErrInvalid, as for a key that is too long, changes nothing. After any
 // other error all later calls return it, and writes since the last successful Flush may be
 // committed or not.
 type Writer struct {
@@ -30,6 +30,7 @@ type Writer struct {
 	number    int64      // of the group that fills, counted from 1
 	committed int64      // groups that are committed, or have failed
 	closed    bool       // Close was called
+	version   uint64     // of the newest group that was committed
 	err       error      // the first error
 }
 
@@ -123,10 +124,11 @@ func (w *Writer) handOverLocked(n int64) {
 // commitGroup commits a group, while the next one fills.
 func (w *Writer) commitGroup(b *Batch) {
 	// Buffered: one sync at Flush does for all groups. Synced, each would wait for the disk.
-	_, err := b.Commit(w.ctx, Buffered)
+	version, err := b.Commit(w.ctx, Buffered)
 	b.Reset()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.version = max(w.version, version)
 	// The first error stays: those after it are only what follows from it.
 	w.idle, w.err = b, cmp.Or(w.err, err)
 	// A group that has failed counts too, or those who wait for it would wait for ever.
@@ -144,6 +146,15 @@ func (w *Writer) Flush() error {
 		return err
 	}
 	return w.flushLocked()
+}
+
+// Version returns the version of the newest group that was committed, 0 before the first one. After
+// a Flush that has returned nil a reader at this version sees all that was written before it.
+// Versions of groups rise in the order of the writes, and each write has that of its group.
+func (w *Writer) Version() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.version
 }
 
 // flushLocked commits what was written so far, and waits for it.

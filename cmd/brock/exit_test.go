@@ -24,7 +24,7 @@ func TestExitCodes(t *testing.T) {
 		{absentStore("d", brock.ErrNotExist), 1},
 		{brock.ErrForeign, 1},
 		{wrongUsage("so"), 2},
-		{brock.ErrEmptyKey, 2},
+		{brock.ErrKeyTooLarge, 2},
 		{brock.ErrKeyNotFound, 3},
 		{absentKeyspace{"k", brock.ErrKeyspaceNotFound}, 3},
 		{&brock.CorruptionError{}, 4},

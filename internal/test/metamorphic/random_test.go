@@ -371,6 +371,8 @@ func (w *world) writerStep() {
 		}
 	case n < 7:
 		w.txnGet(x)
+	case n == 7:
+		w.txnEnds(x)
 	default:
 		w.txnScan(x)
 	}
@@ -399,8 +401,9 @@ func (w *world) bounds() (o brock.IteratorOptions, r model.Range) {
 		o.Lower = []byte(r.Lower)
 	}
 	if w.rng.IntN(2) == 0 {
-		r.Upper = w.key()
-		o.Upper = []byte(r.Upper)
+		if r.Upper = w.key(); r.Upper != "" { // which is no bound to the model
+			o.Upper = []byte(r.Upper)
+		}
 	}
 	if w.rng.IntN(3) == 0 {
 		p := pick(w.rng, "a", "b", "c1", "\xff", "\xff\xff", "fill0", "b\x00", "none")
@@ -447,6 +450,30 @@ func (w *world) txnScan(x *openTxn) {
 	}
 	if it.Valid() {
 		w.fatalf("scan in a transaction at %d: %.40q version %d is too much", x.at, it.Item().Key(), it.Item().Version())
+	}
+}
+
+// txnEnds asks an update for the first and the last item of a range, own writes included.
+func (w *world) txnEnds(x *openTxn) {
+	o, r := w.bounds()
+	if len(o.Prefix) > 0 || w.anyHazy(x.at) {
+		return
+	}
+	find := x.txn.First
+	if o.Reverse {
+		find = x.txn.Last
+	}
+	w.note("txn at %d: first %.10q-%.10q reverse %v", x.at, r.Lower, r.Upper, o.Reverse)
+	item, err := find(o.Lower, o.Upper)
+	n := 0
+	for e := range x.m.Scan(r, o.Reverse, 1, uint64(w.now)) {
+		if n++; err != nil {
+			w.fatalf("first in a transaction at %d: %v, want %.40q version %d", x.at, err, e.Key, e.Version)
+		}
+		w.same("first in a transaction", item, e)
+	}
+	if n == 0 && !errors.Is(err, brock.ErrKeyNotFound) {
+		w.fatalf("first in a transaction at %d: %v, want nothing", x.at, err)
 	}
 }
 

@@ -53,6 +53,8 @@ func (w *world) readerStep() {
 		w.history(x)
 	case n == 2:
 		w.getMany(x)
+	case n == 3:
+		w.readEnds(x)
 	case n < 6 && len(x.its) < 3 || len(x.its) == 0:
 		w.newIterator(x)
 	default:
@@ -81,6 +83,36 @@ func (w *world) getMany(x *openTxn) {
 	}
 	if i != len(keys) {
 		w.fatalf("get many: %d of %d", i, len(keys))
+	}
+}
+
+// readEnds asks a reader for the first and the last item of a range.
+func (w *world) readEnds(x *openTxn) {
+	o, r := w.bounds()
+	if len(o.Prefix) > 0 {
+		return
+	}
+	w.note("reader at %d: first and last %.10q-%.10q", x.at, r.Lower, r.Upper)
+	for _, reverse := range []bool{false, true} {
+		find := x.txn.First
+		if reverse {
+			find = x.txn.Last
+		}
+		item, err := find(o.Lower, o.Upper)
+		want := model.Entry{}
+		for e := range w.m.Scan(model.Scan{Range: r, Reverse: reverse}, x.at, uint64(w.now)) {
+			if w.hazy(e) {
+				return
+			}
+			want = e
+			break
+		}
+		switch {
+		case want.Version != 0 && err == nil:
+			w.same("first or last", item, want)
+		case want.Version != 0 || !errors.Is(err, brock.ErrKeyNotFound):
+			w.fatalf("first or last at %d, reverse %v: %v, want %.40q version %d", x.at, reverse, err, want.Key, want.Version)
+		}
 	}
 }
 
@@ -141,7 +173,9 @@ func (w *world) iteratorStep(x *openTxn, it *openIterator) {
 		w.note("reader at %d: seek %.10q", x.at, k)
 		it.it.Seek([]byte(k))
 		it.left = it.o.Limit
-		it.at = slices.IndexFunc(it.want, func(e model.Entry) bool { return !it.o.Reverse && e.Key >= k || it.o.Reverse && e.Key <= k })
+		it.at = slices.IndexFunc(it.want, func(e model.Entry) bool {
+			return !it.o.Reverse && e.Key >= k || it.o.Reverse && (e.Key <= k || k == "")
+		})
 		if it.at < 0 {
 			it.at = len(it.want)
 		}

@@ -143,7 +143,7 @@ func (w *world) open() {
 
 // key returns one of a few keys, some of them difficult.
 func (w *world) key() string {
-	switch n := w.rng.IntN(40); {
+	switch n := w.rng.IntN(42); {
 	case n < 30:
 		return fmt.Sprintf("%c%02d", 'a'+n%3, n/3)
 	case n < 34:
@@ -152,6 +152,8 @@ func (w *world) key() string {
 		return strings.Repeat("\xff", n-33)
 	case n == 37:
 		return "\x00"
+	case n >= 40:
+		return ""
 	case n == 38:
 		return strings.Repeat("long", 700)
 	default:

@@ -39,7 +39,6 @@ var errorNames = []struct {
 	{"ErrConflict", brock.ErrConflict},
 	{"ErrVersionGone", brock.ErrVersionGone},
 	{"ErrKeyspaceNotFound", brock.ErrKeyspaceNotFound},
-	{"ErrEmptyKey", brock.ErrEmptyKey},
 	{"ErrReadOnly", brock.ErrReadOnly},
 	{"ErrTxnDone", brock.ErrTxnDone},
 	{"ErrClosed", brock.ErrClosed},

@@ -44,6 +44,9 @@ func (k *Keyspaces) Add(ks *Keyspace) {
 	}
 }
 
+// List returns the keyspaces, in the order in which they were added. It must not be written to.
+func (k *Keyspaces) List() []*Keyspace { return k.list }
+
 // Len returns the number of keyspaces.
 func (k *Keyspaces) Len() int { return len(k.list) }
 

@@ -5,6 +5,8 @@
 package pending
 
 import (
+	"iter"
+
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -211,6 +213,21 @@ func (w *Writes) Given() []commit.Given {
 
 // HasVersions reports whether there are writes of several versions.
 func (w *Writes) HasVersions() bool { return len(w.given) > 1 }
+
+// Records walks the writes in memory in the order in which they were made, also those that later ones
+// replace. It does not see what is written later. A record is valid until Payload, SpillMemory or
+// Reset, after which the walk must not go on.
+func (w *Writes) Records() iter.Seq[entry.Record] {
+	return func(yield func(entry.Record) bool) {
+		for rest := w.memory.arena; len(rest) > 0; {
+			r, _ := entry.DecodeRecord(rest) // it was encoded here
+			rest = rest[r.Size:]
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
 
 // Payload returns the records to commit, in the order in which they were made, padded, and their
 // number. The operations among the writes are then what Operations returns. What was read before

@@ -104,7 +104,7 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("key: %w", err)
 		}
 	}
-	if len(p.Key) == 0 {
+	if j.Key == nil && j.KeyB64 == nil {
 		return errNoKey
 	}
 	switch {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/brockdb/brock"
 )
 
 // SameText ends the test if two texts of many lines differ, and says from which line on.
@@ -86,7 +84,7 @@ func NoGoroutines(t *testing.T, functions ...string) {
 }
 
 // LastError walks to the end, and returns the error of the last item.
-func LastError(seq func(func(*brock.Item, error) bool)) (last error) {
+func LastError[T any](seq func(func(T, error) bool)) (last error) {
 	for _, err := range seq {
 		last = err
 	}

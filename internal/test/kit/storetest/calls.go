@@ -11,6 +11,8 @@ import (
 var TxnCalls = map[string]func(txn *brock.Txn) error{
 	"Get":      func(txn *brock.Txn) error { _, err := txn.Get([]byte("a")); return err },
 	"Has":      func(txn *brock.Txn) error { _, err := txn.Has([]byte("a")); return err },
+	"First":    func(txn *brock.Txn) error { _, err := txn.First(nil, nil); return err },
+	"Last":     func(txn *brock.Txn) error { _, err := txn.Last([]byte("a"), nil); return err },
 	"Set":      func(txn *brock.Txn) error { return txn.Set([]byte("a"), []byte("1")) },
 	"SetEntry": func(txn *brock.Txn) error { return txn.SetEntry(brock.NewEntry([]byte("a"), nil)) },
 	"Delete":   func(txn *brock.Txn) error { return txn.Delete([]byte("a")) },

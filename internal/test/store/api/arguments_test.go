@@ -132,6 +132,7 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 			_, err = brock.Salvage(t.Context(), brock.Options{}, brock.Options{}, nil)
 			assert.Error(t, "Salvage of nothing", err, brock.ErrInvalid)
 		},
+		"PrefixRange": func() { brock.PrefixRange(nil) },
 		"ParsePosition": func() {
 			_, err := brock.ParsePosition("")
 			assert.Error(t, "ParsePosition of nothing", err, brock.ErrInvalid)

@@ -291,7 +291,7 @@ func TestFaultsUnderASpilledCommit(t *testing.T) {
 		}
 		files.Fail(t, true)
 		if err := txn.Commit(); err != nil && !errors.Is(err, brock.ErrCorrupt) {
-			t.Errorf("isolation %d: %v", isolation, err)
+			t.Errorf("isolation %v: %v", isolation, err)
 		}
 		files.Fail(t, false)
 		assert.OK(t, db.Set([]byte("k"), []byte("v")))

@@ -400,9 +400,37 @@ func TestGetAgreesWithModel(t *testing.T) {
 				assert.OK(t, err)
 				all = append(all, itemString(it))
 			}
+			checkEnds(t, txn, m, at, storetest.DrawKey(r), storetest.DrawKey(r), r.IntN(4))
 			assert.Equal(t, "Versions", fmt.Sprint(all), strings.ReplaceAll(fmt.Sprint(m.key(key, &brock.IteratorOptions{AllVersions: true}, at)), "[]", "[]"))
 		}
 		txn.Discard()
+	}
+}
+
+// checkEnds compares First and Last with the model; of the bounds, given says which count.
+func checkEnds(t *testing.T, txn *brock.Txn, m *model, at uint64, lower, upper string, given int) {
+	t.Helper()
+	o := brock.IteratorOptions{}
+	if given&1 > 0 {
+		o.Lower = []byte(lower)
+	}
+	if given&2 > 0 {
+		o.Upper = []byte(upper)
+	}
+	list := m.list(&o, at)
+	for name, find := range map[string]func(lo, hi []byte) (*brock.Item, error){"First": txn.First, "Last": txn.Last} {
+		want, got := "-", "-"
+		if n := len(list); n > 0 && name == "First" {
+			want = list[0].String()
+		} else if n > 0 {
+			want = list[n-1].String()
+		}
+		if it, err := find(o.Lower, o.Upper); err == nil {
+			got = itemString(it)
+		} else {
+			assert.Error(t, name, err, brock.ErrKeyNotFound)
+		}
+		assert.Equal(t, fmt.Sprintf("%s in %q-%q", name, o.Lower, o.Upper), got, want)
 	}
 }
 

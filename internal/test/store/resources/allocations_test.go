@@ -47,6 +47,15 @@ func TestAllocations(t *testing.T) {
 			_, err = item.Value()
 			return err
 		})
+		count("the first of a range", 1, func(txn *brock.Txn) error {
+			item, err := txn.First(k, nil)
+			if err != nil {
+				return err
+			}
+			_, err = item.Value()
+			return err
+		})
+		count("the last of a range", 1, func(txn *brock.Txn) error { _, err := txn.Last(nil, k); return err })
 		room := make([]byte, 0, size)
 		if n := testing.AllocsPerRun(50, func() { room = assert.Must(db.AppendValue(room[:0], k)) }); n > 0 {
 			t.Errorf("values of %d: AppendValue allocates %v times", size, n)

@@ -19,7 +19,7 @@ func TestBatch(t *testing.T) {
 	assert.OK(t, batch.Set([]byte("a"), []byte("2")))
 	assert.OK(t, batch.Delete([]byte("gone")))
 	assert.OK(t, batch.SetEntry(brock.NewEntry([]byte("m"), nil).WithMeta(3)))
-	assert.Error(t, "empty key", batch.Set(nil, nil), brock.ErrEmptyKey)
+	assert.Error(t, "long key", batch.Set(make([]byte, brock.MaxKeySize+1), nil), brock.ErrKeyTooLarge)
 	assert.Error(t, "nil entry", batch.SetEntry(nil), brock.ErrInvalid)
 	assert.Equal(t, "Len", batch.Len(), 4)
 	assert.Equal(t, "Size", batch.Size(), 26)
@@ -35,7 +35,7 @@ func TestBatch(t *testing.T) {
 	assert.OK(t, batch.Set([]byte("again"), []byte("1")))
 	assert.Must(batch.Commit(t.Context(), 0))
 	assert.OK(t, db.BatchSet([]*brock.Entry{brock.NewEntry([]byte("s1"), []byte("1")), brock.NewEntry([]byte("s2"), []byte("2"))}))
-	assert.Error(t, "BatchSet", db.BatchSet([]*brock.Entry{brock.NewEntry([]byte("never"), nil), brock.NewEntry(nil, nil)}), brock.ErrEmptyKey)
+	assert.Error(t, "BatchSet", db.BatchSet([]*brock.Entry{brock.NewEntry([]byte("never"), nil), brock.NewEntry(make([]byte, brock.MaxKeySize+1), nil)}), brock.ErrKeyTooLarge)
 	assert.OK(t, db.View(func(txn *brock.Txn) error {
 		assert.Equal(t, "store", storetest.ShowItems(txn.All()), "a=2 again=1 m= s1=1 s2=2")
 		return nil

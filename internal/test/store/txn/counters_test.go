@@ -133,7 +133,7 @@ func TestAddOverPowerLoss(t *testing.T) {
 		most := begun.Load()
 		o.FS = clone
 		after := assert.Must(brock.Open(o))
-		got := assert.Must(after.Add(t.Context(), []byte("n"), 1)) - 1
+		got := assert.Must(after.Default().Add(t.Context(), []byte("n"), 1)) - 1
 		if got < least || got > most {
 			t.Errorf("crash %d (%v): counted %d, acknowledged %d, begun %d", i, mode, got, least, most)
 		}

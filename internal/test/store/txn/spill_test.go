@@ -126,7 +126,7 @@ func TestSpillLeavesNothing(t *testing.T) {
 	for i := range 10 {
 		entries = append(entries, brock.NewEntry(fmt.Appendf(nil, "b%d", i), make([]byte, 5<<20)))
 	}
-	assert.Error(t, "BatchSet", db.BatchSet(append(entries, brock.NewEntry(nil, nil))), brock.ErrEmptyKey)
+	assert.Error(t, "BatchSet", db.BatchSet(append(entries, brock.NewEntry(make([]byte, brock.MaxKeySize+1), nil))), brock.ErrKeyTooLarge)
 	assert.Equal(t, "files after a refused BatchSet", storeFiles(t, fs, "/s"), 0)
 	txn := begin(brock.LastWriterWins)
 	assert.OK(t, db.Close())

@@ -60,6 +60,45 @@ func TestWriterCloseAtOnce(t *testing.T) {
 	assert.OK(t, w.Close())
 }
 
+// After a Flush, Version is that of the last write; other commits in between don't matter, and
+// neither does a group that is refused.
+func TestWriterVersion(t *testing.T) {
+	db := storetest.Open(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}})
+	w := db.NewWriter(t.Context())
+	assert.Equal(t, "before the first write", w.Version(), 0)
+	assert.OK(t, w.Flush())
+	assert.Equal(t, "nothing to flush", w.Version(), 0)
+	last := uint64(0)
+	for i := range 5 {
+		storetest.Set(t, db, "other=1")
+		for n := range 300 * i { // up to three groups
+			assert.OK(t, w.Set(fmt.Appendf(nil, "k%d", n), make([]byte, 8000)))
+		}
+		assert.OK(t, w.Set([]byte("last"), []byte(fmt.Sprint(i))))
+		assert.OK(t, w.Flush())
+		version := w.Version()
+		if version <= last {
+			t.Errorf("version %d after %d", version, last)
+		}
+		last = version
+		storetest.Set(t, db, "other=2")
+		assert.OK(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: version}, func(txn *brock.Txn) error {
+			item := assert.Must(txn.Get([]byte("last")))
+			assert.Equal(t, "last write", string(assert.Must(item.Value())), fmt.Sprint(i))
+			assert.Equal(t, "its version", item.Version(), version)
+			return nil
+		}))
+	}
+	assert.OK(t, w.Close())
+	assert.Equal(t, "after Close", w.Version(), last)
+	w = db.NewWriter(t.Context())
+	assert.OK(t, w.Set([]byte("lost"), nil))
+	assert.OK(t, db.Close())
+	assert.Error(t, "closed", w.Flush(), brock.ErrClosed)
+	assert.Equal(t, "nothing was committed", w.Version(), 0)
+	assert.Equal(t, "zero Writer", new(brock.Writer).Version(), 0)
+}
+
 func TestWriter(t *testing.T) {
 	db := storetest.Open(t, brock.Options{})
 	w := db.NewWriter(t.Context())
@@ -69,7 +108,7 @@ func TestWriter(t *testing.T) {
 	}
 	assert.OK(t, w.Delete([]byte("k0000")))
 	assert.OK(t, w.SetEntry(brock.NewEntry([]byte("e"), nil).WithMeta(1)))
-	assert.Error(t, "empty key", w.Set(nil, nil), brock.ErrEmptyKey)
+	assert.Error(t, "long key", w.Set(make([]byte, brock.MaxKeySize+1), nil), brock.ErrKeyTooLarge)
 	assert.OK(t, w.Flush())
 	n := 0
 	assert.OK(t, db.View(func(txn *brock.Txn) error {
