@@ -192,6 +192,10 @@ type watch struct {
 	shown   entry.Version // version of the last Commit that was yielded
 	shownAt time.Time     // when it was yielded, or the Watch began
 	caught  bool          // its Caught
+
+	rung   <-chan struct{} // closed when there is news; nil: the Watch does not listen
+	seen   entry.Version   // newest visible version when it woke last
+	seenAt time.Time       // when it woke, and there was something newer than before
 }
 
 func (o *WatchOptions) validate(db *DB) error {
@@ -327,15 +331,14 @@ func (w *watch) next(ctx context.Context, yield func(*Commit, error) bool) error
 	if err := errs.Ended(ctx); err != nil {
 		return err
 	}
-	rung := w.db.engine.Views.News.Wait() // before the look, so that no commit is missed
 	c, err := w.reader.Next()
 	if err != nil {
 		return err
 	}
 	last := w.reader.Place().Version
 	switch {
-	case c == nil && last > w.shown && w.wait() > 0, c == nil && last == w.shown && w.caught:
-		return w.sleep(ctx, rung, last > w.shown)
+	case c == nil && w.caught && (last == w.shown || w.wait() > 0):
+		return w.sleep(ctx, last)
 	case c == nil: // what was yielded last is the newest now, or the filter has left out all for long
 		return w.yield(&Commit{Version: uint64(last), Caught: true}, yield)
 	}
@@ -355,24 +358,46 @@ func (w *watch) next(ctx context.Context, yield func(*Commit, error) bool) error
 // wait is how long no progress Commit is due.
 func (w *watch) wait() time.Duration { return w.o.Progress - time.Since(w.shownAt) }
 
-// sleep waits for news. If commits were left out, it also waits for the time of a progress Commit.
-func (w *watch) sleep(ctx context.Context, rung <-chan struct{}, leftOut bool) error {
+// A Watch that finds something newer each time it wakes does so once in wakeEvery, and wakeShare
+// longer for each Watch of the store: a wake-up takes some microseconds of a processor.
+const (
+	wakeEvery = time.Millisecond
+	wakeShare = 10 * time.Microsecond
+)
+
+// sleep waits until there may be more behind version last, or takes the bell for that. If commits
+// were left out, it also waits for the time of a progress Commit.
+func (w *watch) sleep(ctx context.Context, last entry.Version) error {
+	views, follows := w.db.engine.Views, w.db.source.Follower != nil
 	var timer <-chan time.Time
+	rest := wakeEvery + wakeShare*time.Duration(w.db.engine.Feed.Readers()) - time.Since(w.seenAt)
 	switch {
-	case w.db.source.Follower != nil:
+	case rest > 0 && !follows:
+		// Commits come fast. Nobody listens to the bell: to wake a Watch costs a commit more than all
+		// else that it does.
+		timer = time.After(rest)
+	case w.rung == nil:
+		w.rung = views.News.Wait()
+		return nil // look again: it has not rung for what came since the last look
+	case follows:
 		timer = time.After(feedPoll)
-	case leftOut:
+	case last > w.shown:
 		timer = time.After(w.wait())
 	}
 	select {
 	case <-ctx.Done():
 		return errs.Ended(ctx)
-	case <-rung:
+	case <-w.rung:
 	case <-timer:
-		if w.db.source.Follower != nil {
-			_, err := w.db.Refresh(ctx)
-			return err
+		if follows {
+			if _, err := w.db.Refresh(ctx); err != nil {
+				return err
+			}
 		}
+	}
+	w.rung = nil
+	if now := views.Visible(); now > w.seen {
+		w.seen, w.seenAt = now, time.Now()
 	}
 	return nil
 }
@@ -435,7 +460,8 @@ func (w *watch) changes(c *feed.Commit) func(func(*Change, error) bool) {
 			return
 		}
 		var out Change
-		names := map[entry.KeyspaceID]string{}
+		var id entry.KeyspaceID // of name; the default one has none
+		var name string
 		for ch, err := range c.Changes() {
 			if err != nil {
 				yield(nil, err)
@@ -444,13 +470,13 @@ func (w *watch) changes(c *feed.Commit) func(func(*Change, error) bool) {
 			if !w.wants(ch.Keyspace, ch) {
 				continue
 			}
-			name, ok := names[ch.Keyspace]
-			if !ok {
+			if ch.Keyspace != id {
+				var ok bool
 				if name, ok = feed.KeyspaceName(w.db.engine.Views.Current().Layout, ch.Keyspace); !ok {
 					yield(nil, fmt.Errorf("brock: the keyspace of a change was dropped, and the history does not tell its name: %w", ErrVersionGone))
 					return
 				}
-				names[ch.Keyspace] = name
+				id = ch.Keyspace
 			}
 			out = Change{Kind: changeKind(ch.Kind), Keyspace: name, Key: ch.Key, Upper: ch.Upper, Meta: ch.Meta}
 			if ch.Expires != 0 {

@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -32,6 +33,8 @@ type feedKeeper struct {
 	retention FeedRetention
 	now       func() time.Time
 
+	readers atomic.Int64
+
 	mu   sync.Mutex
 	open map[FeedReader]struct{}
 }
@@ -45,12 +48,17 @@ func (k *feedKeeper) Keep(r FeedReader) (remove func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.open[r] = struct{}{}
+	k.readers.Add(1)
 	return func() {
+		k.readers.Add(-1)
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		delete(k.open, r)
 	}
 }
+
+// Readers is how many are open.
+func (k *feedKeeper) Readers() int { return int(k.readers.Load()) }
 
 // isWanted reports whether anything is to stay for the change feed.
 func (k *feedKeeper) isWanted() bool {

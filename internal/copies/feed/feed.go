@@ -45,9 +45,9 @@ type Reader struct {
 	last entry.Version // the newest version that Next has returned
 
 	// Where the next frame lies. num is 0 until the first one was looked for.
-	num   entry.FileNum
-	keyID crypt.FileKeyID
-	at    segment.Place
+	num  entry.FileNum
+	name string // of its file
+	at   segment.Place
 
 	// What is read now:
 	frames  *segment.Frames // nil: no file is held
@@ -156,9 +156,8 @@ func (r *Reader) find(want entry.Version) (bool, error) {
 				return true, r.takeBeside(want)
 			}
 			r.commit = Commit{Version: want, reader: r, records: r.commit.after}
-			if want == h.FirstVersion || r.commit.records == nil {
-				records := h.Walk(r.frame.Payload, r.frame.Offset+frame.HeaderSize)
-				r.commit.records = &records
+			if want == h.FirstVersion || !r.commit.records.More() {
+				r.commit.records = h.Walk(r.frame.Payload, r.frame.Offset+frame.HeaderSize)
 			}
 			return true, r.commit.begin()
 		}
@@ -278,7 +277,8 @@ func (r *Reader) locateFirst(v *view.View) (first *view.Segment) {
 
 // begin moves to the beginning of a segment.
 func (r *Reader) begin(s *view.Segment) {
-	r.num, r.keyID, r.at = s.Num, s.Header().KeyID, s.Frames(false).At()
+	h := s.Header()
+	r.num, r.name, r.at = s.Num, filename.Of(filename.Journal, s.Num), h.FirstPlace()
 }
 
 // errLost says that the versions up to last were given to commits that were lost.
@@ -351,6 +351,3 @@ func KeyspaceName(l *layout.Layout, id entry.KeyspaceID) (name string, ok bool) 
 	}
 	return "", false
 }
-
-// fileName is the name of the journal segment that is read.
-func (r *Reader) fileName() string { return filename.Of(filename.Journal, r.num) }
