@@ -32,7 +32,7 @@ type WatchOptions struct {
 // the loop over Watch goes on.
 type Commit struct {
 	Version  uint64 // that the commit has given to the store
-	Snapshot bool   // the changes are sets: all pairs of the store as of Version
+	Snapshot bool   // the changes make the store as of Version: its keyspaces and sets of all its pairs
 	Caught   bool   // when it was yielded, there was nothing newer to show: a read at Version is the newest state
 
 	position Position
@@ -143,7 +143,7 @@ func (w *watch) positionAt(v entry.Version) Position {
 	// A session is recorded before its first commit is visible.
 	s, ok := w.db.engine.Sessions().Of(v)
 	if !ok {
-		// From before the sessions that are known. The zero Position would mean now.
+		// All copies have it in common. The zero Position would mean now.
 		s.ID = w.db.seed | 1
 	}
 	return Position{version: uint64(v), session: s.ID}
@@ -155,7 +155,8 @@ const feedPoll = 50 * time.Millisecond
 // Watch yields what is committed, commit by commit, in the order of versions: nothing is missing,
 // nothing comes twice, and no commit comes in part. It goes on for ever, until the loop ends, ctx
 // ends or the store is closed; then, and after any error, the last pair has the error. A commit is
-// visible to reads before it is yielded, and it is durable, unless Buffered is set.
+// visible to reads before it is yielded, and it is durable, unless Buffered is set: a Watch without
+// After begins with a Sync.
 //
 // The consumer pulls: a Watch has no goroutine and no queue. While it waits it costs nothing, and a
 // slow consumer never slows a writer. What it has not read stays in the store's files for it: up to
@@ -168,7 +169,7 @@ const feedPoll = 50 * time.Millisecond
 // holds nothing in the writer's files: there Options.FeedRetention of the writer counts alone. It
 // calls Refresh by itself. In a store that is ReadOnly it yields what is there.
 //
-// Other errors are a *CorruptionError, those of Refresh, ErrInvalid and ErrClosed. A Watch reads all
+// Other errors are a *CorruptionError, those of Refresh and Sync, ErrInvalid and ErrClosed. A Watch reads all
 // commits, whatever the filter: to serve many consumers, let one Watch feed them. Any number of
 // Watches may run at once.
 func (db *DB) Watch(ctx context.Context, o WatchOptions) iter.Seq2[*Commit, error] {
@@ -253,6 +254,15 @@ func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error 
 	}
 	defer remove()
 	defer w.reader.Close()
+	// What is shown first is there already, and maybe not durable.
+	if w.db.commits != nil && !w.o.Buffered && w.o.After == (Position{}) {
+		if err := w.db.commits.Sync(ctx); err != nil {
+			if snapshot != nil {
+				snapshot.Discard()
+			}
+			return err
+		}
+	}
 	if snapshot != nil {
 		err := w.yieldSnapshot(snapshot, yield)
 		snapshot.Discard()
@@ -505,42 +515,57 @@ func changeKind(k entry.Kind) ChangeKind {
 
 // yieldSnapshot yields the state that a transaction sees.
 func (w *watch) yieldSnapshot(t *Txn, yield func(*Commit, error) bool) error {
-	keyspaces := w.o.Keyspaces
-	if w.wanted == nil {
-		keyspaces = append(slices.Collect(w.db.Keyspaces()), nil)
-	}
-	prefixes := w.o.Prefixes
-	if len(prefixes) == 0 {
-		prefixes = [][]byte{nil}
-	}
 	c := &Commit{Version: t.ReadVersion(), Snapshot: true, Caught: true}
 	c.changes = func(yield func(*Change, error) bool) {
-		var out Change
-		for _, k := range keyspaces {
-			k = resolveKeyspace(w.db, k)
-			for i, p := range prefixes {
-				for item, err := range t.In(k).Items(IteratorOptions{Prefix: p, KeysOnly: w.o.KeysOnly}) {
-					if errors.Is(err, ErrKeyspaceNotFound) { // made or dropped since
-						break
-					}
-					if err != nil {
-						yield(nil, err)
-						return
-					}
-					// Prefixes may lie in each other: each key comes once.
-					if slices.ContainsFunc(prefixes[:i], func(q []byte) bool { return bytes.HasPrefix(item.Key(), q) }) {
-						continue
-					}
-					out = Change{Kind: ChangeSet, Keyspace: k.Name(), Key: item.Key(), Meta: item.Meta(), ExpiresAt: item.ExpiresAt()}
-					if !w.o.KeysOnly {
-						out.value = func([]byte) ([]byte, error) { return item.ValueCopy(nil) }
-					}
-					if !yield(&out, nil) {
-						return
-					}
-				}
+		if w.wants(entry.DefaultKeyspace, nil) && !w.eachPair(t, nil, yield) {
+			return
+		}
+		named := w.db.keyspaces.byName()
+		for _, k := range t.pin.View().Layout.Keyspaces() {
+			if !w.wants(k.ID, nil) {
+				continue
+			}
+			if !yield(&Change{Kind: ChangeKeyspaceCreated, Keyspace: k.Name}, nil) {
+				return
+			}
+			// If it was dropped since, nobody can read it any more. The feed tells of the drop.
+			if ks := named[k.Name]; ks != nil && ks.at.ID == k.ID && !w.eachPair(t, ks, yield) {
+				return
 			}
 		}
 	}
 	return w.yield(c, yield)
+}
+
+// eachPair yields the pairs of a keyspace that a transaction sees, as sets. It returns false if yield
+// did, or after an error.
+func (w *watch) eachPair(t *Txn, k *Keyspace, yield func(*Change, error) bool) bool {
+	prefixes := w.o.Prefixes
+	if len(prefixes) == 0 {
+		prefixes = [][]byte{nil}
+	}
+	var out Change
+	for i, p := range prefixes {
+		for item, err := range t.In(k).Items(IteratorOptions{Prefix: p, KeysOnly: w.o.KeysOnly}) {
+			if errors.Is(err, ErrKeyspaceNotFound) { // dropped just now
+				return true
+			}
+			if err != nil {
+				yield(nil, err)
+				return false
+			}
+			// Prefixes may lie in each other: each key comes once.
+			if slices.ContainsFunc(prefixes[:i], func(q []byte) bool { return bytes.HasPrefix(item.Key(), q) }) {
+				continue
+			}
+			out = Change{Kind: ChangeSet, Keyspace: resolveKeyspace(w.db, k).Name(), Key: item.Key(), Meta: item.Meta(), ExpiresAt: item.ExpiresAt()}
+			if !w.o.KeysOnly {
+				out.value = func([]byte) ([]byte, error) { return item.ValueCopy(nil) }
+			}
+			if !yield(&out, nil) {
+				return false
+			}
+		}
+	}
+	return true
 }

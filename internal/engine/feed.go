@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -105,6 +106,17 @@ func (k *feedKeeper) retain(edit *layout.Edit, l *layout.Layout, unflushed []jou
 		Commits:  append(now.Commits[:len(now.Commits):len(now.Commits)], edit.FeedCommits...),
 	}
 	edit.FeedFrom = max(edit.FeedFrom, k.dropped(next, l))
+	k.forget(edit.FeedFrom)
+}
+
+// forget forgets the readers that need what goes with upTo: what comes later is of no use to them.
+func (k *feedKeeper) forget(upTo entry.Version) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.open, func(r FeedReader, _ struct{}) bool {
+		read, _, _ := r.Unread()
+		return read < upTo
+	})
 }
 
 // dropped returns the version up to which a feed may go; 0: all of it stays.
@@ -154,12 +166,9 @@ func (k *feedKeeper) needed(feed layout.Feed, items []layout.FeedItem) entry.Ver
 				unread -= offset
 			}
 		}
-		if unread > unreadBytes {
-			// What it needs goes now, so what comes later is of no use to it.
-			delete(k.open, r)
-			continue
+		if unread <= unreadBytes {
+			need = min(need, read)
 		}
-		need = min(need, read)
 	}
 	return need
 }
