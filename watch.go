@@ -175,7 +175,11 @@ const feedPoll = 50 * time.Millisecond
 func (db *DB) Watch(ctx context.Context, o WatchOptions) iter.Seq2[*Commit, error] {
 	return func(yield func(*Commit, error) bool) {
 		w := watch{db: db, o: o}
-		if err := w.run(ctx, yield); err != nil && !errors.Is(err, errLoopLeft) {
+		err := w.run(ctx, yield)
+		if errors.Is(err, ErrVersionGone) {
+			db.engine.Feed.CountRefusal()
+		}
+		if err != nil && !errors.Is(err, errLoopLeft) {
 			yield(nil, err)
 		}
 	}
@@ -303,9 +307,7 @@ func (w *watch) begin(ctx context.Context, snapshot func() error) (remove func()
 		}
 		w.reader = feed.NewReader(c, after)
 		w.shown, w.shownAt = after, time.Now()
-		if db.commits != nil {
-			remove = db.engine.Feed.Keep(feedPlace{w.reader})
-		}
+		remove = db.engine.Feed.Keep(feedPlace{w.reader})
 		return nil
 	}
 	if db.commits == nil {

@@ -174,6 +174,7 @@ func (e *Engine) Metrics() (m report.Tree) {
 	_, m.Memory.Memtables = e.views.CountMemtables()
 	addView(&m, hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
 	addJournal(&m, e.unflushed.segments())
+	e.feed.addTo(&m, hold.View().Layout, e.unflushed.segments())
 	return m
 }
 
