@@ -135,7 +135,8 @@ func (r *Reader) Next() (*Commit, error) {
 		found, err := r.find(want)
 		switch {
 		case errors.Is(err, errLost):
-			continue // last is behind it
+			r.note() // last is behind it
+			continue
 		case err != nil || !found:
 			r.leave()
 			return nil, err

@@ -309,4 +309,3 @@ func TestWatchChecks(t *testing.T) {
 		assert.OK(t, db.Close())
 	}
 }
-

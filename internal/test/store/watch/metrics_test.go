@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 
 // TestMetrics: each metric of the change feed moves, and goes back.
 func TestMetrics(t *testing.T) {
-	now := time.Now()
+	var now atomic.Int64
+	now.Store(time.Now().UnixNano())
 	o := options(vfs.NewMem())
-	o.Now = func() time.Time { return now }
+	o.Now = func() time.Time { return time.Unix(0, now.Load()) }
 	o.KeyspaceDefaults, o.FeedRetention = brock.KeyspaceOptions{}, brock.FeedRetention{Age: time.Hour}
 	db := storetest.Open(t, o)
 	storetest.Set(t, db, "k=0")
@@ -38,7 +40,7 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("behind in the journal: %d Watches, %d commits, %d bytes", m.Watches, m.WatchBehind, m.WatchUnreadBytes)
 			}
 			assert.OK(t, db.Flush(t.Context()))
-			now = now.Add(10 * time.Minute)
+			now.Add(int64(10 * time.Minute))
 			if m := tree(); m.WatchBehind != 10 || m.WatchUnreadBytes < 200_000 || m.FeedBytes < 200_000 || m.FeedAge.Round(time.Second) != 10*time.Minute {
 				t.Errorf("behind in the history: %d commits, %d bytes of %d, %v", m.WatchBehind, m.WatchUnreadBytes, m.FeedBytes, m.FeedAge)
 			}
@@ -55,7 +57,7 @@ func TestMetrics(t *testing.T) {
 			break
 		}
 	}
-	now = now.Add(2 * time.Hour)
+	now.Add(int64(2 * time.Hour))
 	write()
 	assert.OK(t, db.Flush(t.Context()))
 	refused(t, "what is too old", db, brock.WatchOptions{After: rep.at}, brock.ErrVersionGone)

@@ -1,8 +1,11 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,9 +95,10 @@ func TestCaughtUpAtOnce(t *testing.T) {
 // TestLaggingReaderIsHeld: a Watch that was further behind than an open one may be, and has caught up
 // because the retention had it all, holds again what it has not read.
 func TestLaggingReaderIsHeld(t *testing.T) {
-	now := time.Now()
+	var now atomic.Int64
+	now.Store(time.Now().UnixNano())
 	o := options(vfs.NewMem())
-	o.Now = func() time.Time { return now }
+	o.Now = func() time.Time { return time.Unix(0, now.Load()) }
 	o.FeedRetention, o.Durability, o.KeyspaceDefaults = brock.FeedRetention{Age: time.Hour}, brock.Buffered, brock.KeyspaceOptions{}
 	db := storetest.Open(t, o)
 	write := func(bytes int) {
@@ -118,9 +122,9 @@ func TestLaggingReaderIsHeld(t *testing.T) {
 				return
 			}
 			write(20 << 20)
-			now = now.Add(2 * time.Hour)
+			now.Add(int64(2 * time.Hour))
 			write(1 << 20)
-			now = now.Add(2 * time.Hour)
+			now.Add(int64(2 * time.Hour))
 			write(1 << 20)
 			last = db.Version()
 		}
@@ -144,4 +148,159 @@ func TestSnapshotHasKeyspaces(t *testing.T) {
 		break
 	}
 	assert.Equal(t, "changes", fmt.Sprint(got), "[keyspace created empty  keyspace created full  set full k]")
+}
+
+// TestDamageForks: a store that is read up to damage, or was salvaged, refuses the positions of what it
+// lacks, also when it has given their versions to other commits.
+func TestDamageForks(t *testing.T) {
+	mem := vfs.NewMem()
+	o := options(mem)
+	db := assert.Must(brock.Open(o))
+	var positions []brock.Position
+	rep := newReplica()
+	for i := range 30 {
+		assert.OK(t, db.Set(fmt.Appendf(nil, "key %d", i), storetest.RandomBytes(i, 3000)))
+		rep.pull(t, db, brock.WatchOptions{}, -1, nil)
+		positions = append(positions, rep.at)
+	}
+	assert.OK(t, db.Close())
+	names, err := mem.List("db")
+	assert.OK(t, err)
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			storetest.FlipBit(t, mem, "db/"+name, 15*3000)
+		}
+	}
+	o.Mode, o.Recover = brock.ReadOnly, brock.UpTo
+	upTo := storetest.OpenExisting(t, o)
+	left := upTo.Version()
+	if left < 5 || left > 25 {
+		t.Fatalf("%d commits are left", left)
+	}
+	// All that it has, and then it waits.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	last := uint64(0)
+	for c, err := range upTo.Watch(ctx, brock.WatchOptions{After: positions[0]}) {
+		if err != nil {
+			assert.Error(t, "at the end", err, context.Canceled)
+			break
+		}
+		if last = c.Version; c.Caught {
+			cancel()
+		}
+	}
+	assert.Equal(t, "up to", last, left)
+	refused(t, "behind the damage", upTo, brock.WatchOptions{After: positions[left]}, brock.ErrVersionGone)
+	to := brock.Options{Dir: "salvaged", FS: mem}
+	assert.OK(t, assert.ErrorOf(brock.Salvage(t.Context(), brock.Options{Dir: "db", FS: mem}, to, nil)))
+	salvaged := storetest.OpenExisting(t, to)
+	for range 40 {
+		storetest.Set(t, salvaged, "other=1")
+	}
+	for _, p := range positions {
+		refused(t, fmt.Sprintf("%v, in what was salvaged", p), salvaged, brock.WatchOptions{After: p}, brock.ErrVersionGone)
+	}
+	r := newReplica()
+	r.pull(t, salvaged, brock.WatchOptions{Snapshot: true}, -1, nil)
+	assert.SameText(t, "salvaged", r.text(), contents(t, salvaged, 0, true))
+}
+
+// TestOlderBackup: positions behind a backup are refused by the store that it was restored to, when that
+// has given their versions to other commits, and those before it, too.
+func TestOlderBackup(t *testing.T) {
+	mem := vfs.NewMem()
+	o := options(mem)
+	db := storetest.Open(t, o)
+	storetest.Set(t, db, "k=1")
+	stream, _ := storetest.MakeBackup(t, db, brock.BackupOptions{})
+	rep := newReplica()
+	var positions []brock.Position
+	for i := range 20 {
+		storetest.Set(t, db, fmt.Sprintf("k=%d", i))
+		rep.pull(t, db, brock.WatchOptions{}, -1, nil)
+		positions = append(positions, rep.at)
+	}
+	restored := o
+	restored.Dir = "restored"
+	assert.OK(t, assert.ErrorOf(brock.Restore(t.Context(), bytes.NewReader(stream), brock.Options{Dir: "restored", FS: mem})))
+	fork := assert.Must(brock.Open(restored))
+	for i := range 40 {
+		storetest.Set(t, fork, fmt.Sprintf("k=other %d", i))
+		if i%5 == 0 {
+			assert.OK(t, fork.Close())
+			fork = assert.Must(brock.Open(restored))
+		}
+		for _, p := range positions {
+			refused(t, fmt.Sprintf("%v, at %d", p, i), fork, brock.WatchOptions{After: p}, brock.ErrVersionGone)
+		}
+	}
+	assert.OK(t, fork.Close())
+}
+
+// whileFlushing calls fn once, when a run is begun.
+type whileFlushing struct {
+	vfs.FS
+	fn *func()
+}
+
+func (f whileFlushing) OpenDirs(names ...string) (vfs.Dirs, error) {
+	dirs, err := f.FS.OpenDirs(names...)
+	return flushedDirs{dirs, f.fn}, err
+}
+
+type flushedDirs struct {
+	vfs.Dirs
+	fn *func()
+}
+
+func (f flushedDirs) Create(path string) (vfs.File, error) {
+	if fn := *f.fn; fn != nil && strings.HasSuffix(path, ".run") {
+		*f.fn = nil
+		fn()
+	}
+	return f.Dirs.Create(path)
+}
+
+// TestLostCommits: commits that a power loss took are left out at once after Open, also in a store that
+// is only read, though nothing says yet that they were lost.
+func TestLostCommits(t *testing.T) {
+	mem := vfs.NewMem()
+	o := options(mem)
+	var during func()
+	o.FS, o.Durability = whileFlushing{mem, &during}, brock.Buffered
+	db := assert.Must(brock.Open(o))
+	rep := newReplica()
+	rep.lossy = true
+	rep.pull(t, db, brock.WatchOptions{}, 1, nil)
+	storetest.Set(t, db, "a=1")
+	storetest.Set(t, db, "a=2")
+	lost := newReplica()
+	during = func() { // the flush records its version
+		storetest.Set(t, db, "lost=1")
+		lost.pull(t, db, brock.WatchOptions{Buffered: true}, 1, nil)
+	}
+	assert.OK(t, db.Flush(t.Context()))
+	o.FS = mem.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
+	assert.OK(t, db.Close())
+	for _, o.Mode = range []brock.OpenMode{brock.ReadOnly, brock.ReadWrite} {
+		db := assert.Must(brock.Open(o))
+		assert.Equal(t, "version", db.Version(), 3)
+		refused(t, "what was lost", db, brock.WatchOptions{After: lost.at}, brock.ErrVersionGone)
+		r := newReplica()
+		r.at, r.lossy = rep.at, true
+		r.pull(t, db, brock.WatchOptions{}, -1, nil)
+		assert.SameText(t, "replica", r.text(), contents(t, db, 0, true))
+		assert.Equal(t, "up to", r.at.Version(), 3)
+		if o.Mode == brock.ReadWrite { // the position behind what was lost stays good
+			storetest.Set(t, db, "b=1")
+			assert.OK(t, db.Sync(t.Context()))
+			assert.OK(t, db.Close())
+			db = assert.Must(brock.Open(o))
+			r.pull(t, db, brock.WatchOptions{}, -1, nil)
+			assert.SameText(t, "replica", r.text(), contents(t, db, 0, true))
+			refused(t, "what was lost", db, brock.WatchOptions{After: lost.at}, brock.ErrVersionGone)
+		}
+		assert.OK(t, db.Close())
+	}
 }
