@@ -218,13 +218,8 @@ func (o *WatchOptions) validate(db *DB) error {
 	return nil
 }
 
-func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error {
-	if err := checkRead(ctx, w.db); err != nil {
-		return err
-	}
-	if err := w.o.validate(w.db); err != nil {
-		return err
-	}
+// prepare makes the filter and the defaults.
+func (w *watch) prepare() error {
 	if w.o.Progress == 0 {
 		w.o.Progress = time.Second
 	}
@@ -244,6 +239,19 @@ func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error 
 			w.wanted[resolveKeyspace(w.db, k).at.ID] = true
 		}
 	}
+	return nil
+}
+
+func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error {
+	if err := checkRead(ctx, w.db); err != nil {
+		return err
+	}
+	if err := w.o.validate(w.db); err != nil {
+		return err
+	}
+	if err := w.prepare(); err != nil {
+		return err
+	}
 	ctx, end := w.db.engine.Lifetime.Until(ctx)
 	defer end()
 	var snapshot *Txn
@@ -258,21 +266,20 @@ func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error 
 	}
 	defer remove()
 	defer w.reader.Close()
+	if snapshot != nil {
+		defer snapshot.Discard() // also if the loop panics
+	}
 	// What is shown first is there already, and maybe not durable.
 	if w.db.commits != nil && !w.o.Buffered && w.o.After == (Position{}) {
 		if err := w.db.commits.Sync(ctx); err != nil {
-			if snapshot != nil {
-				snapshot.Discard()
-			}
 			return err
 		}
 	}
 	if snapshot != nil {
-		err := w.yieldSnapshot(snapshot, yield)
-		snapshot.Discard()
-		if err != nil {
+		if err := w.yieldSnapshot(snapshot, yield); err != nil {
 			return err
 		}
+		snapshot.Discard()
 	}
 	for {
 		if err := w.next(ctx, yield); err != nil {

@@ -9,6 +9,7 @@
 package feed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -162,6 +163,10 @@ func (r *Reader) find(want entry.Version) (bool, error) {
 			}
 			return true, r.commit.begin()
 		}
+		// Not by what comes behind it in the journal: that may be taken back while it is read.
+		if r.isBeside(want) {
+			return true, r.takeBeside(want)
+		}
 		more, err := r.readFrame()
 		switch {
 		case err != nil:
@@ -288,6 +293,13 @@ var errLost = errors.New("the commit was lost in a crash")
 // gone says that the next version is not in the history any more.
 func (r *Reader) gone() error {
 	return fmt.Errorf("%w: the change feed has nothing of version %d", errs.ErrVersionGone, r.last+1)
+}
+
+// isBeside reports whether the layout has a commit that is in no journal.
+func (r *Reader) isBeside(v entry.Version) bool {
+	commits := r.c.Views.Current().Layout.Feed().Commits
+	_, found := slices.BinarySearchFunc(commits, v, func(c layout.FeedCommit, v entry.Version) int { return cmp.Compare(c.Version, v) })
+	return found
 }
 
 // takeBeside sets commit to a commit that is in no journal.

@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/kit/assert"
 	"github.com/brockdb/brock/internal/test/kit/draw"
+	"github.com/brockdb/brock/internal/test/kit/process"
 	"github.com/brockdb/brock/internal/test/kit/storetest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -578,6 +579,11 @@ func TestIdleConsumers(t *testing.T) {
 	ready.Wait()
 	if bytes := (heap() - before) / n; bytes > 8<<10 {
 		t.Errorf("each takes %d bytes of heap", bytes)
+	}
+	used := process.ReadProcessorTime()
+	time.Sleep(300 * time.Millisecond)
+	if used = process.ReadProcessorTime() - used; used > 100*time.Millisecond {
+		t.Errorf("in 300 ms without a commit they take %v of a processor", used)
 	}
 	storetest.Set(t, db, "k=1")
 	storetest.Set(t, db, "k=2")
