@@ -304,3 +304,26 @@ func TestLostCommits(t *testing.T) {
 		assert.OK(t, db.Close())
 	}
 }
+
+// TestFollowerBehindManifest: the manifest may name a version whose frame a follower does not show yet,
+// as the writer may take it back. A Watch of the follower waits for it.
+func TestFollowerBehindManifest(t *testing.T) {
+	mem := vfs.NewMem()
+	o := options(mem)
+	var during func()
+	o.FS, o.Durability = whileFlushing{mem, &during}, brock.Buffered
+	db := storetest.Open(t, o)
+	storetest.Set(t, db, "a=1")
+	assert.OK(t, db.Sync(t.Context()))
+	o.FS = mem
+	f := storetest.OpenFollower(t, o)
+	rep := newReplica()
+	rep.pull(t, f, brock.WatchOptions{Snapshot: true}, 1, nil)
+	during = func() { storetest.Set(t, db, "late=1") }
+	assert.OK(t, db.Flush(t.Context()))
+	rep.pull(t, f, brock.WatchOptions{}, -1, nil)
+	storetest.Set(t, db, "b=1")
+	assert.OK(t, db.Sync(t.Context()))
+	rep.pull(t, f, brock.WatchOptions{}, -1, nil)
+	assert.SameText(t, "replica", rep.text(), contents(t, db, 0, true))
+}
