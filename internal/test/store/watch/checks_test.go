@@ -160,7 +160,7 @@ func replay(t *testing.T, db *brock.DB, from brock.Position, fn func(version uin
 // random histories: spills, range deletes, drops, flushes, compactions, collections and openings, with
 // consumers that read all at the end, in pieces, in a follower and with a filter.
 func TestWatchChecks(t *testing.T) {
-	rounds := 4
+	rounds := 3
 	if testing.Short() {
 		rounds = 1
 	}
