@@ -32,7 +32,7 @@ type WatchOptions struct {
 // the loop over Watch goes on.
 type Commit struct {
 	Version  uint64 // that the commit has given to the store
-	Snapshot bool   // the changes are sets: all pairs of the store as of Version
+	Snapshot bool   // the changes make the store as of Version: its keyspaces and sets of all its pairs
 	Caught   bool   // when it was yielded, there was nothing newer to show: a read at Version is the newest state
 
 	position Position
@@ -134,7 +134,7 @@ func (w *watch) positionAt(v entry.Version) Position {
 	// A session is recorded before its first commit is visible.
 	s, ok := w.db.engine.Sessions().Of(v)
 	if !ok {
-		// From before the sessions that are known. The zero Position would mean now.
+		// All copies have it in common. The zero Position would mean now.
 		s.ID = w.db.seed | 1
 	}
 	return Position{version: uint64(v), session: s.ID}
@@ -146,7 +146,8 @@ const feedPoll = 50 * time.Millisecond
 // Watch yields what is committed, commit by commit, in the order of versions: nothing is missing,
 // nothing comes twice, and no commit comes in part. It goes on for ever, until the loop ends, ctx
 // ends or the store is closed; then, and after any error, the last pair has the error. A commit is
-// visible to reads before it is yielded, and it is durable, unless Buffered is set.
+// visible to reads before it is yielded, and it is durable, unless Buffered is set: a Watch without
+// After begins with a Sync.
 //
 // The consumer pulls: a Watch has no goroutine and no queue. While it waits it costs nothing, and a
 // slow consumer never slows a writer. What it has not read stays in the store's files for it: up to
@@ -159,13 +160,17 @@ const feedPoll = 50 * time.Millisecond
 // holds nothing in the writer's files: there Options.FeedRetention of the writer counts alone. It
 // calls Refresh by itself. In a store that is ReadOnly it yields what is there.
 //
-// Other errors are a *CorruptionError, those of Refresh, ErrInvalid and ErrClosed. A Watch reads all
+// Other errors are a *CorruptionError, those of Refresh and Sync, ErrInvalid and ErrClosed. A Watch reads all
 // commits, whatever the filter: to serve many consumers, let one Watch feed them. Any number of
 // Watches may run at once.
 func (db *DB) Watch(ctx context.Context, o WatchOptions) iter.Seq2[*Commit, error] {
 	return func(yield func(*Commit, error) bool) {
 		w := watch{db: db, o: o}
-		if err := w.run(ctx, yield); err != nil && !errors.Is(err, errLoopLeft) {
+		err := w.run(ctx, yield)
+		if errors.Is(err, ErrVersionGone) {
+			db.engine.Feed.CountRefusal()
+		}
+		if err != nil && !errors.Is(err, errLoopLeft) {
 			yield(nil, err)
 		}
 	}
@@ -183,6 +188,10 @@ type watch struct {
 	shown   entry.Version // version of the last Commit that was yielded
 	shownAt time.Time     // when it was yielded, or the Watch began
 	caught  bool          // its Caught
+
+	rung   <-chan struct{} // closed when there is news; nil: the Watch does not listen
+	seen   entry.Version   // newest visible version when it woke last
+	seenAt time.Time       // when it woke, and there was something newer than before
 }
 
 func (o *WatchOptions) validate(db *DB) error {
@@ -200,13 +209,8 @@ func (o *WatchOptions) validate(db *DB) error {
 	return nil
 }
 
-func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error {
-	if err := checkRead(ctx, w.db); err != nil {
-		return err
-	}
-	if err := w.o.validate(w.db); err != nil {
-		return err
-	}
+// prepare makes the filter and the defaults.
+func (w *watch) prepare() error {
 	if w.o.Progress == 0 {
 		w.o.Progress = time.Second
 	}
@@ -226,6 +230,19 @@ func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error 
 			w.wanted[resolveKeyspace(w.db, k).at.ID] = true
 		}
 	}
+	return nil
+}
+
+func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error {
+	if err := checkRead(ctx, w.db); err != nil {
+		return err
+	}
+	if err := w.o.validate(w.db); err != nil {
+		return err
+	}
+	if err := w.prepare(); err != nil {
+		return err
+	}
 	ctx, end := w.db.engine.Lifetime.Until(ctx)
 	defer end()
 	var snapshot *Txn
@@ -241,11 +258,19 @@ func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error 
 	defer remove()
 	defer w.reader.Close()
 	if snapshot != nil {
-		err := w.yieldSnapshot(snapshot, yield)
-		snapshot.Discard()
-		if err != nil {
+		defer snapshot.Discard() // also if the loop panics
+	}
+	// What is shown first is there already, and maybe not durable.
+	if w.db.commits != nil && !w.o.Buffered && w.o.After == (Position{}) {
+		if err := w.db.commits.Sync(ctx); err != nil {
 			return err
 		}
+	}
+	if snapshot != nil {
+		if err := w.yieldSnapshot(snapshot, yield); err != nil {
+			return err
+		}
+		snapshot.Discard()
 	}
 	for {
 		if err := w.next(ctx, yield); err != nil {
@@ -280,9 +305,7 @@ func (w *watch) begin(ctx context.Context, snapshot func() error) (remove func()
 		}
 		w.reader = feed.NewReader(c, after)
 		w.shown, w.shownAt = after, time.Now()
-		if db.commits != nil {
-			remove = db.engine.Feed.Keep(feedPlace{w.reader})
-		}
+		remove = db.engine.Feed.Keep(feedPlace{w.reader})
 		return nil
 	}
 	if db.commits == nil {
@@ -318,15 +341,14 @@ func (w *watch) next(ctx context.Context, yield func(*Commit, error) bool) error
 	if err := errs.Ended(ctx); err != nil {
 		return err
 	}
-	rung := w.db.engine.Views.News.Wait() // before the look, so that no commit is missed
 	c, err := w.reader.Next()
 	if err != nil {
 		return err
 	}
 	last := w.reader.Place().Version
 	switch {
-	case c == nil && last > w.shown && w.wait() > 0, c == nil && last == w.shown && w.caught:
-		return w.sleep(ctx, rung, last > w.shown)
+	case c == nil && w.caught && (last == w.shown || w.wait() > 0):
+		return w.sleep(ctx, last)
 	case c == nil: // what was yielded last is the newest now, or the filter has left out all for long
 		return w.yield(&Commit{Version: uint64(last), Caught: true}, yield)
 	}
@@ -346,24 +368,46 @@ func (w *watch) next(ctx context.Context, yield func(*Commit, error) bool) error
 // wait is how long no progress Commit is due.
 func (w *watch) wait() time.Duration { return w.o.Progress - time.Since(w.shownAt) }
 
-// sleep waits for news. If commits were left out, it also waits for the time of a progress Commit.
-func (w *watch) sleep(ctx context.Context, rung <-chan struct{}, leftOut bool) error {
+// A Watch that finds something newer each time it wakes does so once in wakeEvery, and wakeShare
+// longer for each Watch of the store: a wake-up takes some microseconds of a processor.
+const (
+	wakeEvery = time.Millisecond
+	wakeShare = 10 * time.Microsecond
+)
+
+// sleep waits until there may be more behind version last, or takes the bell for that. If commits
+// were left out, it also waits for the time of a progress Commit.
+func (w *watch) sleep(ctx context.Context, last entry.Version) error {
+	views, follows := w.db.engine.Views, w.db.source.Follower != nil
 	var timer <-chan time.Time
+	rest := wakeEvery + wakeShare*time.Duration(w.db.engine.Feed.Readers()) - time.Since(w.seenAt)
 	switch {
-	case w.db.source.Follower != nil:
+	case rest > 0 && !follows:
+		// Commits come fast. Nobody listens to the bell: to wake a Watch costs a commit more than all
+		// else that it does.
+		timer = time.After(rest)
+	case w.rung == nil:
+		w.rung = views.News.Wait()
+		return nil // look again: it has not rung for what came since the last look
+	case follows:
 		timer = time.After(feedPoll)
-	case leftOut:
+	case last > w.shown:
 		timer = time.After(w.wait())
 	}
 	select {
 	case <-ctx.Done():
 		return errs.Ended(ctx)
-	case <-rung:
+	case <-w.rung:
 	case <-timer:
-		if w.db.source.Follower != nil {
-			_, err := w.db.Refresh(ctx)
-			return err
+		if follows {
+			if _, err := w.db.Refresh(ctx); err != nil {
+				return err
+			}
 		}
+	}
+	w.rung = nil
+	if now := views.Visible(); now > w.seen {
+		w.seen, w.seenAt = now, time.Now()
 	}
 	return nil
 }
@@ -426,7 +470,8 @@ func (w *watch) changes(c *feed.Commit) func(func(*Change, error) bool) {
 			return
 		}
 		var out Change
-		names := map[entry.KeyspaceID]string{}
+		var id entry.KeyspaceID // of name; the default one has none
+		var name string
 		for ch, err := range c.Changes() {
 			if err != nil {
 				yield(nil, err)
@@ -435,13 +480,13 @@ func (w *watch) changes(c *feed.Commit) func(func(*Change, error) bool) {
 			if !w.wants(ch.Keyspace, ch) {
 				continue
 			}
-			name, ok := names[ch.Keyspace]
-			if !ok {
+			if ch.Keyspace != id {
+				var ok bool
 				if name, ok = feed.KeyspaceName(w.db.engine.Views.Current().Layout, ch.Keyspace); !ok {
 					yield(nil, fmt.Errorf("brock: the keyspace of a change was dropped, and the history does not tell its name: %w", ErrVersionGone))
 					return
 				}
-				names[ch.Keyspace] = name
+				id = ch.Keyspace
 			}
 			out = Change{Kind: changeKind(ch.Kind), Keyspace: name, Key: ch.Key, Upper: ch.Upper, Meta: ch.Meta}
 			if ch.Expires != 0 {
@@ -470,42 +515,57 @@ func changeKind(k entry.Kind) ChangeKind {
 
 // yieldSnapshot yields the state that a transaction sees.
 func (w *watch) yieldSnapshot(t *Txn, yield func(*Commit, error) bool) error {
-	keyspaces := w.o.Keyspaces
-	if w.wanted == nil {
-		keyspaces = append(slices.Collect(w.db.Keyspaces()), nil)
-	}
-	prefixes := w.o.Prefixes
-	if len(prefixes) == 0 {
-		prefixes = [][]byte{nil}
-	}
 	c := &Commit{Version: t.ReadVersion(), Snapshot: true, Caught: true}
 	c.changes = func(yield func(*Change, error) bool) {
-		var out Change
-		for _, k := range keyspaces {
-			k = resolveKeyspace(w.db, k)
-			for i, p := range prefixes {
-				for item, err := range t.In(k).Items(IteratorOptions{Prefix: p, KeysOnly: w.o.KeysOnly}) {
-					if errors.Is(err, ErrKeyspaceNotFound) { // made or dropped since
-						break
-					}
-					if err != nil {
-						yield(nil, err)
-						return
-					}
-					// Prefixes may lie in each other: each key comes once.
-					if slices.ContainsFunc(prefixes[:i], func(q []byte) bool { return bytes.HasPrefix(item.Key(), q) }) {
-						continue
-					}
-					out = Change{Kind: ChangeSet, Keyspace: k.Name(), Key: item.Key(), Meta: item.Meta(), ExpiresAt: item.ExpiresAt()}
-					if !w.o.KeysOnly {
-						out.value = func([]byte) ([]byte, error) { return item.ValueCopy(nil) }
-					}
-					if !yield(&out, nil) {
-						return
-					}
-				}
+		if w.wants(entry.DefaultKeyspace, nil) && !w.eachPair(t, nil, yield) {
+			return
+		}
+		named := w.db.keyspaces.byName()
+		for _, k := range t.pin.View().Layout.Keyspaces() {
+			if !w.wants(k.ID, nil) {
+				continue
+			}
+			if !yield(&Change{Kind: ChangeKeyspaceCreated, Keyspace: k.Name}, nil) {
+				return
+			}
+			// If it was dropped since, nobody can read it any more. The feed tells of the drop.
+			if ks := named[k.Name]; ks != nil && ks.at.ID == k.ID && !w.eachPair(t, ks, yield) {
+				return
 			}
 		}
 	}
 	return w.yield(c, yield)
+}
+
+// eachPair yields the pairs of a keyspace that a transaction sees, as sets. It returns false if yield
+// did, or after an error.
+func (w *watch) eachPair(t *Txn, k *Keyspace, yield func(*Change, error) bool) bool {
+	prefixes := w.o.Prefixes
+	if len(prefixes) == 0 {
+		prefixes = [][]byte{nil}
+	}
+	var out Change
+	for i, p := range prefixes {
+		for item, err := range t.In(k).Items(IteratorOptions{Prefix: p, KeysOnly: w.o.KeysOnly}) {
+			if errors.Is(err, ErrKeyspaceNotFound) { // dropped just now
+				return true
+			}
+			if err != nil {
+				yield(nil, err)
+				return false
+			}
+			// Prefixes may lie in each other: each key comes once.
+			if slices.ContainsFunc(prefixes[:i], func(q []byte) bool { return bytes.HasPrefix(item.Key(), q) }) {
+				continue
+			}
+			out = Change{Kind: ChangeSet, Keyspace: resolveKeyspace(w.db, k).Name(), Key: item.Key(), Meta: item.Meta(), ExpiresAt: item.ExpiresAt()}
+			if !w.o.KeysOnly {
+				out.value = func([]byte) ([]byte, error) { return item.ValueCopy(nil) }
+			}
+			if !yield(&out, nil) {
+				return false
+			}
+		}
+	}
+	return true
 }

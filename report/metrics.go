@@ -32,10 +32,17 @@ type Tree struct {
 	PinnedBy      string        `gauge:"pinned" help:"1 while an open transaction keeps replaced data."`
 	PinnedVersion uint64        `gauge:"pinned_version" help:"Oldest version that a transaction still reads; 0 = none."`
 	PinnedFor     time.Duration `gauge:"pinned_time" unit:"s" help:"Time since something that the oldest transaction reads was replaced; 0 = nothing was."`
-	FeedBytes     int64         `gauge:"feed" unit:"By" help:"Files of the history that DB.Watch can read; entries may need them, too."`
 	PinnedBytes   int64         `gauge:"pinned_files" unit:"By" help:"Files that only open transactions need."`
 	OldKeyBytes   int64         `gauge:"old_key" unit:"By" help:"Runs and segments under older data keys than the current one, or plain in an encrypted store."`
 	PinnedMemory  int64         `gauge:"pinned_memory" unit:"By" help:"Memtables that only open transactions need."`
+
+	// The change feed:
+	FeedBytes        int64         `gauge:"feed" unit:"By" help:"Files of the history that DB.Watch can read; entries may need them, too."`
+	FeedAge          time.Duration `gauge:"feed_age" unit:"s" help:"Age of the oldest history that DB.Watch can read, in files that were flushed; 0 = there is none."`
+	Watches          int           `gauge:"watches" help:"Open Watches."`
+	WatchBehind      uint64        `gauge:"watch_behind" help:"Commits that the slowest open Watch has not read."`
+	WatchUnreadBytes int64         `gauge:"watch_unread" unit:"By" help:"Files that the slowest open Watch has not read."`
+	WatchesRefused   int64         `counter:"refused_watches" help:"Watches that ended with ErrVersionGone: what they asked for next was not kept."`
 
 	JournalBytes    int64         `counter:"journal" unit:"By" help:"Written to the journal."` // records, frames, headers, and zeros ahead of them
 	Flushes         int64         `counter:"flushes" help:"Flushes."`

@@ -142,7 +142,7 @@ func (e *Engine) Start() {
 
 // Sessions lists the newest sessions of the store. The Layout of a View may lack the one that has
 // just begun: the commit leader records it beside Views.
-func (e *Engine) Sessions() layout.Sessions { return e.log.Layout().Sessions() }
+func (e *Engine) Sessions() layout.Sessions { return e.log.Sessions() }
 
 // Metrics returns the metrics. It looks at each run and segment.
 func (e *Engine) Metrics() (m report.Tree) {
@@ -174,6 +174,7 @@ func (e *Engine) Metrics() (m report.Tree) {
 	_, m.Memory.Memtables = e.views.CountMemtables()
 	addView(&m, hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
 	addJournal(&m, e.unflushed.segments())
+	e.feed.addTo(&m, hold.View().Layout, e.unflushed.segments())
 	return m
 }
 

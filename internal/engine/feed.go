@@ -3,11 +3,13 @@ package engine
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/journal"
+	"github.com/brockdb/brock/report"
 )
 
 // FeedRetention is how much history stays for the change feed. Zero: none.
@@ -32,25 +34,33 @@ type feedKeeper struct {
 	retention FeedRetention
 	now       func() time.Time
 
+	readers atomic.Int64 // that are open
+	refused atomic.Int64 // that have asked for what is gone
+
 	mu   sync.Mutex
-	open map[FeedReader]struct{}
+	open map[FeedReader]bool // false: what it needs is gone, so nothing is held for it
 }
 
 func newFeedKeeper(r FeedRetention, now func() time.Time) *feedKeeper {
-	return &feedKeeper{retention: r, now: now, open: make(map[FeedReader]struct{})}
+	return &feedKeeper{retention: r, now: now, open: make(map[FeedReader]bool)}
 }
 
 // Keep has what r has not read stay, until remove is called.
 func (k *feedKeeper) Keep(r FeedReader) (remove func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.open[r] = struct{}{}
+	k.open[r] = true
+	k.readers.Add(1)
 	return func() {
+		k.readers.Add(-1)
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		delete(k.open, r)
 	}
 }
+
+// Readers is how many are open.
+func (k *feedKeeper) Readers() int { return int(k.readers.Load()) }
 
 // isWanted reports whether anything is to stay for the change feed.
 func (k *feedKeeper) isWanted() bool {
@@ -59,8 +69,16 @@ func (k *feedKeeper) isWanted() bool {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.open) > 0
+	for _, held := range k.open {
+		if held {
+			return true
+		}
+	}
+	return false
 }
+
+// CountRefusal counts a reader that has asked for what is gone.
+func (k *feedKeeper) CountRefusal() { k.refused.Add(1) }
 
 // retain says in an edit of l what stays for the change feed, and what goes: of the segments that
 // the edit takes from the journal, of what it commits itself, and of what l has. The journal is
@@ -97,6 +115,18 @@ func (k *feedKeeper) retain(edit *layout.Edit, l *layout.Layout, unflushed []jou
 		Commits:  append(now.Commits[:len(now.Commits):len(now.Commits)], edit.FeedCommits...),
 	}
 	edit.FeedFrom = max(edit.FeedFrom, k.dropped(next, l))
+	k.forget(edit.FeedFrom)
+}
+
+// forget forgets the readers that need what goes with upTo: what comes later is of no use to them.
+func (k *feedKeeper) forget(upTo entry.Version) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for r := range k.open {
+		if read, _, _ := r.Unread(); read < upTo {
+			k.open[r] = false
+		}
+	}
 }
 
 // dropped returns the version up to which a feed may go; 0: all of it stays.
@@ -133,25 +163,57 @@ func (k *feedKeeper) needed(feed layout.Feed, items []layout.FeedItem) entry.Ver
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	need := entry.MaxVersion
-	for r := range k.open {
-		read, num, offset := r.Unread()
-		unread := int64(0)
-		for _, item := range items {
-			if item.Last > read {
-				unread += item.Bytes
-			}
+	for r, held := range k.open {
+		if read, unread := measureUnread(r, feed, items); held && unread <= unreadBytes {
+			need = min(need, read)
 		}
-		for _, s := range feed.Segments {
-			if s.File == num && s.Last > read {
-				unread -= offset
-			}
-		}
-		if unread > unreadBytes {
-			// What it needs goes now, so what comes later is of no use to it.
-			delete(k.open, r)
-			continue
-		}
-		need = min(need, read)
 	}
 	return need
+}
+
+// measureUnread returns up to which version a reader has read, and how many bytes of a feed it has not.
+func measureUnread(r FeedReader, feed layout.Feed, items []layout.FeedItem) (read entry.Version, unread int64) {
+	read, num, offset := r.Unread()
+	for _, item := range items {
+		if item.Last > read {
+			unread += item.Bytes
+		}
+	}
+	for _, s := range feed.Segments {
+		if s.File == num && s.Last > read {
+			unread -= offset
+		}
+	}
+	return read, unread
+}
+
+// addTo reports what stays for the change feed, and its readers.
+func (k *feedKeeper) addTo(m *report.Tree, l *layout.Layout, unflushed []journal.SegmentInfo) {
+	feed := l.Feed()
+	items := feed.Items()
+	for _, item := range items {
+		m.FeedBytes += item.Bytes
+	}
+	if len(items) > 0 {
+		if at, known := l.AgesAt(items[0].Last, 0); known {
+			m.FeedAge = max(k.now().Sub(time.UnixMilli(at)), 0)
+		}
+	}
+	m.WatchesRefused, m.Watches = k.refused.Load(), int(k.readers.Load())
+	// Readers are told apart by what they have not read of the journal, too.
+	for _, s := range unflushed {
+		if s.File > l.FlushedTo() && s.Max > 0 {
+			feed.Segments = append(feed.Segments[:len(feed.Segments):len(feed.Segments)], layout.FeedSegment{End: s.End, Last: s.Max})
+		}
+	}
+	items = feed.Items()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for r := range k.open {
+		read, unread := measureUnread(r, feed, items)
+		m.WatchUnreadBytes = max(m.WatchUnreadBytes, unread)
+		if v := uint64(read); v < m.Version {
+			m.WatchBehind = max(m.WatchBehind, m.Version-v)
+		}
+	}
 }

@@ -71,9 +71,6 @@ func addView(m *report.Tree, v *view.View, o *policy.Options, now uint64) {
 		m.Memory.Indexes += r.FilterBytes() + r.IndexBytes()
 	}
 	m.OldKeyBytes = int64(v.Layout.OldBytes())
-	for _, item := range v.Layout.Feed().Items() {
-		m.FeedBytes += item.Bytes
-	}
 	for _, r := range v.Layout.Runs() {
 		m.Runs++
 		m.RunEntries += int64(r.Entries)

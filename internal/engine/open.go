@@ -72,6 +72,8 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 			return nil, rec, err
 		}
 		layout = log.Layout()
+	} else {
+		log.Read(e.views.Visible(), newestIn(rec.Segments))
 	}
 	e.makeTasks()
 	e.views.Install(func(next *view.View) {

@@ -20,8 +20,8 @@ type Commit struct {
 	Version entry.Version
 
 	reader  *Reader
-	records *frame.Records // at its first record, if it is in the journal
-	after   *frame.Records // at the first record of the next commit of the frame
+	records frame.Records // at its first record; without more: it is not in the journal
+	after   frame.Records // at the first record of the next commit of the frame
 
 	beside   *layout.FeedCommit // it is in no journal
 	run      *view.Run          // of beside
@@ -62,7 +62,7 @@ func (c *Commit) Changes() iter.Seq2[*Change, error] {
 		switch {
 		case c.run != nil:
 			err = c.eachOfRun(yield)
-		case c.records != nil:
+		default:
 			err = c.eachRecord(yield)
 		}
 		if err != nil && !errors.Is(err, errStopped) {
@@ -76,8 +76,8 @@ var errStopped = errors.New("the loop was left")
 
 // begin sets Version to the first one behind last that records have, and moves records to its first one.
 func (c *Commit) begin(last entry.Version) (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, c.reader.fileName())
-	records, after := *c.records, *c.records
+	defer pageio.Guard(pageio.Arm(), &err, c.reader.name)
+	records, after := c.records, c.records
 	var r entry.Record
 	for after.More() {
 		before := after
@@ -96,13 +96,13 @@ func (c *Commit) begin(last entry.Version) (err error) {
 			break
 		}
 	}
-	c.records, c.after = &records, &after
+	c.records, c.after = records, after
 	return nil
 }
 
 // eachRecord walks the records of the journal.
 func (c *Commit) eachRecord(yield func(*Change, error) bool) error {
-	records := *c.records
+	records := c.records
 	ch := Change{commit: c, of: c.Version}
 	for {
 		more, err := ch.nextRecord(&records)
@@ -117,7 +117,7 @@ func (c *Commit) eachRecord(yield func(*Change, error) bool) error {
 
 // nextRecord makes ch the next change of the commit; false: there is none.
 func (ch *Change) nextRecord(records *frame.Records) (more bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, ch.commit.reader.fileName())
+	defer pageio.Guard(pageio.Arm(), &err, ch.commit.reader.name)
 	if !records.More() {
 		return false, nil
 	}
@@ -201,11 +201,11 @@ func (ch *Change) AppendValue(dst []byte) (value []byte, err error) {
 	if c == nil || c.reader == nil || c.Version != ch.of {
 		return dst, fmt.Errorf("%w: the value of a change behind its commit", errs.ErrInvalid)
 	}
-	defer pageio.Guard(pageio.Arm(), &err, c.reader.fileName())
+	defer pageio.Guard(pageio.Arm(), &err, c.reader.name)
 	if dst == nil {
 		dst = []byte{}
 	}
-	stored, offset, file := ch.value, int64(-1), c.reader.fileName()
+	stored, offset, file := ch.value, int64(-1), c.reader.name
 	if ch.apart {
 		source := c.reader.source
 		if c.run != nil {

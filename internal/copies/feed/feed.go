@@ -10,6 +10,7 @@
 package feed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -46,9 +47,9 @@ type Reader struct {
 	last entry.Version // the newest version that Next has returned
 
 	// Where the next frame lies. num is 0 until the first one was looked for.
-	num   entry.FileNum
-	keyID crypt.FileKeyID
-	at    segment.Place
+	num  entry.FileNum
+	name string // of its file
+	at   segment.Place
 
 	// What is read now:
 	frames  *segment.Frames // nil: no file is held
@@ -135,7 +136,8 @@ func (r *Reader) Next() (*Commit, error) {
 		found, err := r.find()
 		switch {
 		case errors.Is(err, errLost):
-			continue // last is behind it
+			r.note() // last is behind it
+			continue
 		case err != nil || !found:
 			r.leave()
 			return nil, err
@@ -156,11 +158,14 @@ func (r *Reader) find() (bool, error) {
 				return true, r.takeBeside()
 			}
 			r.commit = Commit{reader: r, records: r.commit.after}
-			if r.last < h.FirstVersion || r.commit.records == nil {
-				records := h.Walk(r.frame.Payload, r.frame.Offset+frame.HeaderSize)
-				r.commit.records = &records
+			if r.last < h.FirstVersion || !r.commit.records.More() {
+				r.commit.records = h.Walk(r.frame.Payload, r.frame.Offset+frame.HeaderSize)
 			}
 			return true, r.commit.begin(r.last)
+		}
+		// Not by what comes behind it in the journal: that may be taken back while it is read.
+		if r.nextBeside(r.c.Views.Current().Layout) != nil {
+			return true, r.takeBeside()
 		}
 		more, err := r.readFrame()
 		switch {
@@ -278,7 +283,8 @@ func (r *Reader) locateFirst(v *view.View) (first *view.Segment) {
 
 // begin moves to the beginning of a segment.
 func (r *Reader) begin(s *view.Segment) {
-	r.num, r.keyID, r.at = s.Num, s.Header().KeyID, s.Frames(false).At()
+	h := s.Header()
+	r.num, r.name, r.at = s.Num, filename.Of(filename.Journal, s.Num), h.FirstPlace()
 }
 
 // errLost says that the versions up to last were given to commits that were lost.
@@ -289,6 +295,16 @@ func (r *Reader) gone() error {
 	return fmt.Errorf("%w: the change feed does not have the commit that follows version %d", errs.ErrVersionGone, r.last)
 }
 
+// nextBeside returns the commit that follows last and is in no journal, or nil.
+func (r *Reader) nextBeside(l *layout.Layout) *layout.FeedCommit {
+	commits := l.Feed().Commits
+	i, _ := slices.BinarySearchFunc(commits, r.last+1, func(c layout.FeedCommit, v entry.Version) int { return cmp.Compare(c.Version, v) })
+	if i == len(commits) || r.last < commits[i].Version-1-entry.Version(commits[i].Skipped) {
+		return nil
+	}
+	return &commits[i]
+}
+
 // takeBeside sets commit to the next one, which is in no journal.
 func (r *Reader) takeBeside() error {
 	frame, records := r.frame, r.commit.after
@@ -296,9 +312,8 @@ func (r *Reader) takeBeside() error {
 	if err != nil {
 		return err
 	}
-	commits := hold.View().Layout.Feed().Commits
-	i := slices.IndexFunc(commits, func(c layout.FeedCommit) bool { return c.Version > r.last })
-	if i < 0 || r.last < commits[i].Version-1-entry.Version(commits[i].Skipped) {
+	c := r.nextBeside(hold.View().Layout)
+	if c == nil {
 		hold.Release()
 		if upTo, lost := r.c.Lost(r.last + 1); lost {
 			r.last = upTo
@@ -306,7 +321,6 @@ func (r *Reader) takeBeside() error {
 		}
 		return r.gone()
 	}
-	c := &commits[i]
 	r.commit = Commit{Version: c.Version, reader: r, beside: c, after: records}
 	r.frame = frame // what follows in the journal
 	if !c.IsSpill() {
@@ -351,6 +365,3 @@ func KeyspaceName(l *layout.Layout, id entry.KeyspaceID) (name string, ok bool) 
 	}
 	return "", false
 }
-
-// fileName is the name of the journal segment that is read.
-func (r *Reader) fileName() string { return filename.Of(filename.Journal, r.num) }

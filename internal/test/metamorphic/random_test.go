@@ -85,6 +85,7 @@ func runProgram(t *testing.T, seed uint64) *world {
 	w.endAll()
 	w.rest()
 	w.checkAll("at the end")
+	w.checkFed("at the end")
 	w.must("verify", w.db.Verify(context.Background(), nil))
 	w.close()
 	w.verifyLeft()
@@ -113,7 +114,7 @@ func (w *world) steps() []step {
 		{10, w.begin}, {36, w.writerStep}, {9, w.commit}, {2, w.discardSome},
 		{4, w.beginReader}, {14, w.readerStep}, {2, w.readAt},
 		{2, w.deleteRange}, {1, w.dropKeys},
-		{3, w.flush}, {2, w.compact}, {2, w.sync}, {1, w.verify}, {1, w.reopen}, {2, w.crash}, {3, w.tick}, {1, w.sizes}, {1, w.checkpoint}, {1, w.backup}, {1, w.rotate},
+		{3, w.flush}, {2, w.compact}, {2, w.sync}, {1, w.verify}, {1, w.reopen}, {2, w.crash}, {3, w.tick}, {1, w.sizes}, {1, w.checkpoint}, {1, w.backup}, {1, w.rotate}, {3, w.pullSome},
 	}
 }
 
@@ -126,6 +127,7 @@ func (w *world) rotate() {
 	if o.Rewrite {
 		w.endAll() // it waits for transactions with files of their own
 	}
+	w.fed.lost = w.fed.lost || o.Rewrite
 	w.note("rotate %+v", o)
 	w.must("rotate", w.db.RotateKey(context.Background(), o))
 }
@@ -589,6 +591,7 @@ func (w *world) checkpoint() {
 			w.fatalf("the checkpoint has version %d, want %d", v, version)
 		}
 		w.checkAll("in the checkpoint")
+		w.fed.lost = true
 	}
 	w.left = append(w.left, other)
 }
@@ -623,6 +626,7 @@ func (w *world) backup() {
 		w.fatalf("the restored store has version %d, %d was told, want %d", v, info.Version, version)
 	}
 	w.checkAll("in the restored store")
+	w.fed.lost = true
 }
 
 // verifyLeft verifies the stores in which the program did not go on.

@@ -47,6 +47,7 @@ type world struct {
 	conflicts   int
 	crashes     int
 	works       works
+	fed         replica
 }
 
 // openTxn is a transaction and its model.
@@ -103,7 +104,8 @@ func newWorld(t testing.TB, seed uint64) *world {
 				Age:      pick(rng, 0, 0, 10*time.Second),
 			},
 		},
-		Now: func() time.Time { return time.UnixMilli(w.clock.Load()) },
+		FeedRetention: brock.FeedRetention{Bytes: pick[int64](rng, 0, 1<<40)},
+		Now:           func() time.Time { return time.UnixMilli(w.clock.Load()) },
 	}
 	w.works.count(&w.o.Events)
 	if w.heavy = rng.IntN(10) == 0; w.heavy {
@@ -426,6 +428,7 @@ func (w *world) reopen() {
 		w.fatalf("opened at version %d, closed at %d", v, version)
 	}
 	w.checkAll("opened again")
+	w.checkFed("opened again")
 }
 
 // crash crashes the store and opens what is left.
@@ -450,6 +453,7 @@ func (w *world) crash() {
 		w.must("verify after a crash", w.db.Verify(context.Background(), nil))
 	}
 	w.checkAll("after a crash")
+	w.checkFed("after a crash")
 	w.safe = w.m.Last()
 }
 

@@ -47,7 +47,7 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	// drop its source. countUsage checks the result, so it comes after all that changes runs and
 	// segments.
 	for _, step := range []func(*Edit) error{
-		d.addSegments, d.changeRuns, d.addDead, d.moveSegments, d.dropSegments, d.countUsage, d.advanceNumbers, d.changeKeyspaces, d.addSessions, d.changeFeed,
+		d.addSegments, d.changeRuns, d.addDead, d.moveSegments, d.dropSegments, d.countUsage, d.advanceNumbers, d.changeKeyspaces, d.changeFeed, d.addSessions,
 	} {
 		if err := step(e); err != nil {
 			return nil, err
@@ -372,7 +372,13 @@ func (d *draft) addSessions(e *Edit) error {
 		}
 		d.sessions = append(slices.Clip(d.sessions), s)
 	}
-	d.sessions = d.sessions[max(len(d.sessions)-maxSessions, 0):]
+	if len(d.sessions) > maxSessions {
+		first := d.lastVersion
+		if items := d.feed.Items(); len(items) > 0 {
+			first = items[0].Last
+		}
+		d.sessions = d.sessions.since(first)
+	}
 	return nil
 }
 

@@ -17,8 +17,11 @@ type Session struct {
 	Found  frame.End     // where the journal ended that it found: its own segments follow; zero: there was none
 }
 
-// maxSessions is how many sessions a layout knows, the newest ones.
-const maxSessions = 64
+// A layout knows at least the newest 64 sessions, and as many more as the change feed needs.
+const (
+	maxSessions  = 64
+	mostSessions = 1024 // 100 KB in the manifest
+)
 
 // Sessions are the newest sessions of a store, ascending.
 type Sessions []Session
@@ -52,17 +55,45 @@ func (s Sessions) Last() uint64 {
 	return s[len(s)-1].Number
 }
 
-// Of returns the session that has committed version v. ok is false if that is older than all that are
-// known, or if the commit was lost.
+// Of returns the session that tells version v from the same version of another past: the one that
+// has committed it. If that is forgotten, or the commit was lost, it is the first one behind it. ok is
+// false if v is older than the first session of this store: it comes from the copy that the store
+// was made of.
 func (s Sessions) Of(v entry.Version) (of Session, ok bool) {
-	next := slices.IndexFunc(s, func(x Session) bool { return x.Newest >= v })
-	if next < 0 {
-		next = len(s)
-	}
-	if next == 0 || next < len(s) && v > s[next].Lasts {
+	next := s.firstBehind(v)
+	switch {
+	case v == 0: // all stores begin alike
+		return of, false
+	case next == len(s) || next > 0 && v <= s[next].Lasts:
+		next--
+	case next == 0 && s[0].Number == 1:
 		return of, false
 	}
-	return s[next-1], true
+	if next < 0 {
+		return of, false
+	}
+	return s[next], true
+}
+
+// firstBehind is the place of the first session whose own commits are all behind version v.
+func (s Sessions) firstBehind(v entry.Version) int {
+	if i := slices.IndexFunc(s, func(x Session) bool { return x.Newest >= v }); i >= 0 {
+		return i
+	}
+	return len(s)
+}
+
+// since drops the oldest sessions but for maxSessions, and those that versions from first on need: of
+// these, and of the version before, it must be known who has committed them.
+func (s Sessions) since(first entry.Version) Sessions {
+	needed := len(s)
+	if first > 0 { // else nothing was ever committed
+		if i := s.firstBehind(first); i > 0 {
+			first = s[i-1].Newest
+		}
+		needed = max(s.firstBehind(first)-1, 0)
+	}
+	return s[max(min(needed, len(s)-maxSessions), len(s)-mostSessions, 0):]
 }
 
 // Lost reports whether version v was given to a commit that was lost. Then upTo is the last one of

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -195,6 +196,37 @@ func (l *Log) Mend(found frame.End, newest, last entry.Version) error {
 	return nil
 }
 
+// Read is told of what Mend is for a store that is only read: Sessions are right then, and nothing is
+// recorded.
+func (l *Log) Read(newest, last entry.Version) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beginLocked(frame.End{}, newest, last)
+}
+
+// beginLocked begins the session that Mend and Read are told of.
+func (l *Log) beginLocked(found frame.End, newest, last entry.Version) {
+	// Without a flush nothing was recorded that the journal doesn't have.
+	if last = max(last, l.layout.Lasting()); l.layout.Lasting() == 0 {
+		last = newest
+	}
+	l.session = &layout.Session{ID: newSession(), Newest: newest, Lasts: last, Found: found}
+}
+
+// Sessions lists the newest sessions of the store, also that of this Log if no edit has recorded it
+// yet.
+func (l *Log) Sessions() layout.Sessions {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.layout.Sessions()
+	if l.session != nil {
+		now := *l.session
+		now.Number = list.Last() + 1
+		list = append(slices.Clip(list), now)
+	}
+	return list
+}
+
 func (l *Log) mendLocked(found frame.End, newest, last entry.Version) error {
 	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
 	f, err := l.o.FS.OpenReadWrite(path)
@@ -202,11 +234,7 @@ func (l *Log) mendLocked(found frame.End, newest, last entry.Version) error {
 		return err
 	}
 	l.file = f
-	// Without a flush nothing was recorded that the journal doesn't have.
-	if last = max(last, l.layout.Lasting()); l.layout.Lasting() == 0 {
-		last = newest
-	}
-	l.session = &layout.Session{ID: newSession(), Newest: newest, Lasts: last, Found: found}
+	l.beginLocked(found, newest, last)
 	if l.recovered.CutBytes > 0 {
 		// The next frame is written here. A rest of the torn one behind it could pass for a later
 		// frame.

@@ -305,7 +305,6 @@ func TestMisusedOperations(t *testing.T) {
 		}
 		assert.OK(t, txn.Apply(brock.OpAppend, []byte("k"), long[1:]))
 		assert.Error(t, "together too long", txn.Apply(brock.OpAppend, []byte("k"), []byte("x")), brock.ErrInvalid)
-		assert.Error(t, "no key", txn.Apply(brock.OpAdd, nil, number(1)), brock.ErrEmptyKey)
 		assert.Error(t, "long prefix", txn.SetVersioned(make([]byte, brock.MaxKeySize-brock.VersionedSuffix+1), nil), brock.ErrKeyTooLarge)
 		assert.OK(t, txn.SetVersioned(nil, nil))
 		return nil
@@ -316,7 +315,6 @@ func TestMisusedOperations(t *testing.T) {
 	assert.Error(t, "Add to no number", assert.ErrorOf(db.Default().Add(t.Context(), []byte("k"), 1)), brock.ErrInvalid)
 	//lint:ignore SA1012 this is the misuse
 	assert.Error(t, "Add without a context", assert.ErrorOf(db.Default().Add(nil, []byte("k"), 1)), brock.ErrInvalid) //nolint:staticcheck
-	assert.Error(t, "Add to no key", assert.ErrorOf(db.Default().Add(t.Context(), nil, 1)), brock.ErrEmptyKey)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.Error(t, "cancelled Add", assert.ErrorOf(db.Default().Add(ctx, []byte("n"), 1)), context.Canceled)

@@ -3,6 +3,7 @@ package watch
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -163,6 +164,7 @@ type writer struct {
 	db      *brock.DB
 	expires time.Time
 	large   bool // transactions that spill
+	copies  int  // checkpoints, and rotations of keys; -1: none
 }
 
 func (w *writer) key() []byte { return fmt.Appendf(nil, "key %03d", w.r.IntN(120)) }
@@ -230,6 +232,12 @@ func (w *writer) step() {
 	case n < 37:
 		_, err := db.Reclaim(t.Context())
 		assert.OK(t, err)
+	case n < 38 && w.copies >= 0:
+		w.copies++
+		assert.OK(t, db.Checkpoint(t.Context(), fmt.Sprint("checkpoint ", w.copies)))
+		if err := db.RotateKey(t.Context(), brock.RotateOptions{}); !errors.Is(err, brock.ErrUnsupported) { // a plain store
+			assert.OK(t, err)
+		}
 	default:
 		assert.OK(t, db.Sync(t.Context()))
 	}

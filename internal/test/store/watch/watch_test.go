@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/kit/assert"
 	"github.com/brockdb/brock/internal/test/kit/draw"
+	"github.com/brockdb/brock/internal/test/kit/process"
 	"github.com/brockdb/brock/internal/test/kit/storetest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -132,17 +133,20 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%+v: %d changes up to version %d, want %d up to %d", c.o, n, last.Version, c.want, db.Version())
 		}
 	}
-	// The rare consumer is far behind what it has seen, and not behind where it is.
+	// The rare consumer is far behind what it has seen, and not behind where it is: history is 1 MB, and
+	// 12 MB pass by.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var at brock.Position
 	for c, err := range db.Watch(ctx, brock.WatchOptions{Prefixes: [][]byte{[]byte("never")}, Progress: time.Nanosecond}) {
 		assert.OK(t, err)
-		if at = c.Position(); c.Version >= 500 {
+		if at = c.Position(); c.Version >= 4000 {
 			break
 		}
-		for range 20 {
-			assert.OK(t, db.Set([]byte("k"), storetest.RandomBytes(1, 3000)))
+		for i := range 20 {
+			if c.Caught {
+				assert.OK(t, db.Set([]byte("k"), storetest.RandomBytes(i, 3000)))
+			}
 		}
 	}
 	assert.OK(t, db.Close())
@@ -575,6 +579,11 @@ func TestIdleConsumers(t *testing.T) {
 	ready.Wait()
 	if bytes := (heap() - before) / n; bytes > 8<<10 {
 		t.Errorf("each takes %d bytes of heap", bytes)
+	}
+	used := process.ReadProcessorTime()
+	time.Sleep(300 * time.Millisecond)
+	if used = process.ReadProcessorTime() - used; used > 100*time.Millisecond {
+		t.Errorf("in 300 ms without a commit they take %v of a processor", used)
 	}
 	storetest.Set(t, db, "k=1")
 	storetest.Set(t, db, "k=2")
