@@ -33,10 +33,16 @@ var errUnknownDurability = &OptionError{Field: "Durability", Reason: "is unknown
 var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", ErrInvalid)
 
 // NewBatch returns an empty batch.
-func (db *DB) NewBatch() *Batch {
-	b := &batch{db: db}
-	b.writes.limit = db.opts.txnMemory(0)
-	return &Batch{b, db.main}
+func (db *DB) NewBatch() *Batch { return db.main.NewBatch() }
+
+// NewBatch returns an empty batch that addresses the keyspace.
+func (k *Keyspace) NewBatch() *Batch {
+	if k == nil || k.db == nil {
+		return new(Batch)
+	}
+	b := &batch{db: k.db}
+	b.writes.limit = k.db.opts.txnMemory(0)
+	return &Batch{b, k}
 }
 
 // In returns the same batch, addressing the keyspace ks; nil is the default one. If
@@ -154,8 +160,11 @@ func (b *Batch) Reset() {
 
 // BatchSet writes entries in one commit, as a Batch does. If one of them can't be stored, none
 // is. Keys and values are copied. It has the durability of Options; its errors are those of Set.
-func (db *DB) BatchSet(entries []*Entry) error {
-	return commitBatch(context.Background(), db, func(b *Batch) error {
+func (db *DB) BatchSet(entries []*Entry) error { return db.main.BatchSet(entries) }
+
+// BatchSet is DB.BatchSet for keys of the keyspace.
+func (k *Keyspace) BatchSet(entries []*Entry) error {
+	return k.commitBatch(context.Background(), func(b *Batch) error {
 		for _, e := range entries {
 			if err := b.SetEntry(e); err != nil {
 				return err
@@ -165,9 +174,13 @@ func (db *DB) BatchSet(entries []*Entry) error {
 	})
 }
 
-// commitBatch commits the writes that fill adds to a batch.
-func commitBatch(ctx context.Context, db *DB, fill func(b *Batch) error) error {
-	b := db.NewBatch()
+// commitBatch commits the writes that fill adds to a batch, which addresses the keyspace.
+func (k *Keyspace) commitBatch(ctx context.Context, fill func(b *Batch) error) error {
+	// A batch that stays empty would not notice that the keyspace was dropped.
+	if err := k.checkExists(); err != nil {
+		return err
+	}
+	b := k.NewBatch()
 	// Nobody else has the batch: if fill has failed behind writes that went to files, these would
 	// lie there until the garbage collector finds the batch.
 	defer b.writes.discardFiles()

@@ -132,7 +132,8 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 }
 
 // Set writes one pair, in a commit of its own, with the durability of Options. Key and
-// value are copied. While Sets of many goroutines take much memory, Set waits for its
+// value are copied. For a write with another durability, use UpdateContext or a Batch, which take
+// one. While Sets of many goroutines take much memory, Set waits for its
 // turn. A value of more than 1/8 of MemoryLimit is written to a file of its own; it is
 // durable when Set returns. Set returns ErrInvalid for a key or value that can't be stored, and
 // the errors of Txn.Commit, but no ErrConflict.
@@ -167,7 +168,7 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	}
 	n := int64(len(e.Key) + len(e.Value))
 	if n > db.direct.Size() { // it never has room; a batch writes the value to a file at once
-		return commitBatch(context.Background(), db, func(b *Batch) error { return b.In(k).addWrite(e, kind) })
+		return k.commitBatch(context.Background(), func(b *Batch) error { return b.addWrite(e, kind) })
 	}
 	// Without a bound, many goroutines with large values could take any amount of memory while they
 	// wait for one sync.

@@ -14,9 +14,9 @@ import (
 
 // Keyspace is a named set of keys with options of its own: what others call a bucket
 // or a column family. The same key in two keyspaces is two keys. DB and a new Txn
-// address the default keyspace, which has no name. One transaction may read and
-// write any number of keyspaces (Txn.In) and commits them together. A Keyspace may be
-// used by any number of goroutines.
+// address the default keyspace, whose name is empty; DB.Default returns it. One transaction
+// may read and write any number of keyspaces (Txn.In) and commits them together. A Keyspace
+// may be used by any number of goroutines.
 //
 // After Drop its methods return ErrKeyspaceNotFound.
 type Keyspace struct {
@@ -40,6 +40,16 @@ func newKeyspace(db *DB, id entry.KeyspaceID, name string, o KeyspaceOptions) *K
 
 // refusingKeyspace returns a stand-in for a keyspace that can't be used: all calls return err.
 func refusingKeyspace(err error) *Keyspace { return &Keyspace{refused: err} }
+
+// Default returns the default keyspace, which every store has: what the methods of DB that take keys
+// address. So a program can treat it as any other. It can't be dropped, and its options are
+// Options.KeyspaceDefaults of each Open: Drop and SetOptions return ErrInvalid.
+func (db *DB) Default() *Keyspace {
+	if db.main == nil { // the DB was not opened
+		return new(Keyspace)
+	}
+	return db.main
+}
 
 // resolveKeyspace returns ks, nil being the default keyspace. For one of another store it returns a
 // stand-in.
@@ -135,7 +145,7 @@ func (k *Keyspace) storedBounds(lo, hi, prefix []byte) (slo, shi []byte, err err
 	return slo, shi, nil
 }
 
-// Name returns the keyspace's name.
+// Name returns the keyspace's name; that of the default keyspace is empty.
 func (k *Keyspace) Name() string { return k.at.Name }
 
 // Options returns the options in force, defaults filled in.

@@ -24,6 +24,8 @@ var _ = [1]int{}[MaxKeyspaceName-layout.MaxKeyspaceName]
 var (
 	errKeyspaceName    = fmt.Errorf("brock: a keyspace's name has 1 to %d bytes: %w", MaxKeyspaceName, ErrInvalid)
 	errKeyspaceForeign = fmt.Errorf("brock: keyspace of another store: %w", ErrInvalid)
+	errDefaultDrop     = fmt.Errorf("brock: the default keyspace can't be dropped, but cleared: %w", ErrInvalid)
+	errDefaultOptions  = fmt.Errorf("brock: options of the default keyspace are set by Options.KeyspaceDefaults: %w", ErrInvalid)
 	errTwoOptions      = fmt.Errorf("brock: more than one KeyspaceOptions: %w", ErrInvalid)
 )
 
@@ -157,10 +159,14 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 // SetOptions changes the options, durably: how later writes are kept, and which
 // versions are retained from now on. History that is gone stays gone. Zero fields
 // mean Options.KeyspaceDefaults. It returns ErrKeyspaceNotFound after a drop, and otherwise
-// the errors of DB.Keyspace; then the options are as before.
+// the errors of DB.Keyspace; then the options are as before. For the default keyspace, whose
+// options are not stored, it returns ErrInvalid.
 func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 	if err := k.checkExists(); err != nil {
 		return err
+	}
+	if k.at.ID == entry.DefaultKeyspace {
+		return errDefaultOptions
 	}
 	options, err := k.db.opts.chosenOptions([]KeyspaceOptions{o})
 	if err != nil {
@@ -198,10 +204,14 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 // Drop first makes durable what was committed before. ctx can end it only before it begins.
 // After an error that is not ErrStopped the keyspace is as it was, though calls at the same
 // time may have returned ErrKeyspaceNotFound. After ErrStopped nothing is written to the store
-// any more, and the next Open finds the keyspace whole or dropped.
+// any more, and the next Open finds the keyspace whole or dropped. For the default keyspace it
+// returns ErrInvalid: see Clear.
 func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := k.checkExists(); err != nil {
 		return err
+	}
+	if k.at.ID == entry.DefaultKeyspace {
+		return errDefaultDrop
 	}
 	db := k.db
 	if err := checkWork(ctx, db); err != nil {

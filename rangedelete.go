@@ -14,6 +14,16 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	return t.writes.finishWrite(t.Context(), t.db, t.writes.deleteRange(t.keyspace, lo, hi))
 }
 
+// DeletePrefix deletes all keys that begin with prefix, as DeleteRange does; an empty prefix means
+// all keys. prefix is copied. For a Batch: b.DeleteRange(PrefixRange(prefix)).
+func (t *Txn) DeletePrefix(prefix []byte) error {
+	prefix, err := cloneKey(prefix) // it may lie in a mapped file, and PrefixRange has no guard
+	if err != nil {
+		return err
+	}
+	return t.DeleteRange(PrefixRange(prefix))
+}
+
 // DeleteRange adds the delete of all keys in [lo, hi), nil being no bound: those
 // committed before the batch, and those that the batch has written so far. The bounds are
 // copied. Its errors mean what those of Set mean.
@@ -36,10 +46,7 @@ func (k *Keyspace) DeleteRange(lo, hi []byte) error {
 }
 
 func (k *Keyspace) deleteRange(ctx context.Context, lo, hi []byte) error {
-	if err := k.checkExists(); err != nil {
-		return err
-	}
-	return commitBatch(ctx, k.db, func(b *Batch) error { return b.In(k).DeleteRange(lo, hi) })
+	return k.commitBatch(ctx, func(b *Batch) error { return b.DeleteRange(lo, hi) })
 }
 
 // Clear deletes all keys of the keyspace, as DeleteRange does. It is a commit like any
@@ -51,14 +58,19 @@ func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, 
 // prefixes, in one commit, as DeleteRange does. An empty prefix means all keys. Context,
 // durability and errors are as for Keyspace.Clear.
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
-	return commitBatch(ctx, db, func(b *Batch) error {
+	return db.main.DropPrefix(ctx, prefixes...)
+}
+
+// DropPrefix is DB.DropPrefix for keys of the keyspace.
+func (k *Keyspace) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
+	return k.commitBatch(ctx, func(b *Batch) error {
 		for _, p := range prefixes {
-			// It may lie in a mapped file, and afterPrefix has no guard.
+			// It may lie in a mapped file, and PrefixRange has no guard.
 			p, err := cloneKey(p)
 			if err != nil {
 				return err
 			}
-			if err := b.DeleteRange(p, afterPrefix(p)); err != nil {
+			if err := b.DeleteRange(PrefixRange(p)); err != nil {
 				return err
 			}
 		}
@@ -77,7 +89,7 @@ func (db *DB) DropAll(ctx context.Context) error {
 		return err
 	}
 	defer db.keyspaces.turn.Leave()
-	return commitBatch(ctx, db, func(b *Batch) error {
+	return db.main.commitBatch(ctx, func(b *Batch) error {
 		for ks := range db.Keyspaces() {
 			if err := b.In(ks).DeleteRange(nil, nil); err != nil {
 				return err

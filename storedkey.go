@@ -28,6 +28,11 @@ func userKey(stored []byte) []byte {
 	return stored[entry.PrefixLen(stored[0]):len(stored):len(stored)]
 }
 
+// PrefixRange returns the range [lo, hi) of the keys that begin with prefix, for calls that take a
+// range: EstimateSize, Split, DeleteRange, Txn.Range. lo is prefix itself. hi is new memory, or nil,
+// no bound, if prefix is empty or all 0xff.
+func PrefixRange(prefix []byte) (lo, hi []byte) { return prefix, afterPrefix(prefix) }
+
 // afterPrefix returns the least key above all keys that begin with p; nil if there is none
 // (p is empty or all 0xff, which no stored prefix is).
 func afterPrefix(p []byte) []byte {

@@ -15,22 +15,21 @@ import (
 // View runs fn in a read-only transaction, and returns the error of fn. What the transaction
 // has handed out is valid until fn returns. It returns ErrClosed if the store is closed, and
 // ErrInvalid for a nil fn.
-func (db *DB) View(fn func(txn *Txn) error) error {
-	return db.main.viewWith(context.Background(), TxnOptions{}, fn)
-}
+func (db *DB) View(fn func(txn *Txn) error) error { return db.main.View(fn) }
 
 // ViewContext is View with options; o.Update is ignored. When ctx ends, the transaction's
 // methods return its error. The errors for o are those of Begin.
 func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
-	return db.main.viewWith(ctx, o, fn)
+	return db.main.ViewContext(ctx, o, fn)
 }
 
 // View is DB.View with a transaction that addresses the keyspace.
 func (k *Keyspace) View(fn func(txn *Txn) error) error {
-	return k.viewWith(context.Background(), TxnOptions{}, fn)
+	return k.ViewContext(context.Background(), TxnOptions{}, fn)
 }
 
-func (k *Keyspace) viewWith(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+// ViewContext is DB.ViewContext with a transaction that addresses the keyspace.
+func (k *Keyspace) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = false
 	t, err := k.beginFor(ctx, &o, fn)
 	if err != nil {
@@ -53,23 +52,22 @@ func (k *Keyspace) viewWith(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 // conflicts, Update gives up with a *ConflictError. A turn ends after 100 ms, so that a slow
 // function or commit does not hold up others. fn must not wait for another Update of what it has
 // read.
-func (db *DB) Update(fn func(txn *Txn) error) error {
-	return db.main.updateWith(context.Background(), TxnOptions{}, fn)
-}
+func (db *DB) Update(fn func(txn *Txn) error) error { return db.main.Update(fn) }
 
 // Update is DB.Update with a transaction that addresses the keyspace.
 func (k *Keyspace) Update(fn func(txn *Txn) error) error {
-	return k.updateWith(context.Background(), TxnOptions{}, fn)
+	return k.UpdateContext(context.Background(), TxnOptions{}, fn)
 }
 
 // UpdateContext is Update with options; o.Update is ignored. When ctx ends, the methods of the
 // transaction, and the waits between two runs, return its error. The errors for o are those of
 // Begin.
 func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
-	return db.main.updateWith(ctx, o, fn)
+	return db.main.UpdateContext(ctx, o, fn)
 }
 
-func (k *Keyspace) updateWith(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+// UpdateContext is DB.UpdateContext with a transaction that addresses the keyspace.
+func (k *Keyspace) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = true
 	retries := o.Retries
 	switch {
