@@ -292,3 +292,52 @@ func BenchmarkAdd(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLoaderSorted and BenchmarkWriterSorted write the same pairs, in the order of keys, and
+// end when they are durable. Compare their MB/s.
+func BenchmarkLoaderSorted(b *testing.B) {
+	benchmarkSorted(b, func(db *DB) (func(key, value []byte) error, func() error) {
+		l, err := db.main.NewLoader(b.Context(), LoadOptions{Sorted: true})
+		must(b, err)
+		return l.Set, func() error {
+			_, err := l.Finish()
+			return err
+		}
+	})
+}
+
+func BenchmarkWriterSorted(b *testing.B) {
+	benchmarkSorted(b, func(db *DB) (func(key, value []byte) error, func() error) {
+		w := db.NewWriter(b.Context())
+		return w.Set, w.Close
+	})
+}
+
+// benchmarkSorted writes 256 MB of pairs b.N times, each time to a new store.
+func benchmarkSorted(b *testing.B, begin func(*DB) (set func(key, value []byte) error, end func() error)) {
+	for _, size := range []int{16, 128, 1024} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			value, key := make([]byte, size), make([]byte, 16)
+			n := 256 << 20 / (size + len(key))
+			b.SetBytes(int64(n * (size + len(key))))
+			for b.Loop() {
+				b.StopTimer()
+				db, err := Open(Options{Dir: b.TempDir()})
+				must(b, err)
+				b.StartTimer()
+				set, end := begin(db)
+				for i := range n {
+					binary.BigEndian.PutUint64(key[8:], uint64(i))
+					binary.LittleEndian.PutUint64(value, uint64(i)*0x9e3779b97f4a7c15)
+					if err := set(key, value); err != nil { // must takes as long as a set
+						b.Fatal(err)
+					}
+				}
+				must(b, end())
+				b.StopTimer()
+				must(b, db.Close())
+				b.StartTimer()
+			}
+		})
+	}
+}

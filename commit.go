@@ -21,6 +21,7 @@ type writes struct {
 	request   commit.Request   // of its commit, which another goroutine may lead
 	yields    bool             // the transaction can run again, so it yields to others' turns
 	turn      *commit.Turn     // place in the lines of Update; nil = none
+	sorted    bool             // they come in rising order of keys, from a Loader
 }
 
 var writesPool = sync.Pool{New: func() any { return new(writes) }}
@@ -64,7 +65,7 @@ func (w *writes) addWrite(ctx context.Context, k *Keyspace, e *Entry, kind entry
 	k.noteWritten(&w.written)
 	if w.IsLarge(&write, w.limit) {
 		large := write // AddLarge has its entry escape; that of other writes stays on the stack
-		return w.AddLarge(ctx, k.db.newSpill, c, &large)
+		return w.AddLarge(ctx, w.spillTo(k.db), c, &large)
 	}
 	w.Add(c, &write)
 	return nil
@@ -96,11 +97,19 @@ const leastDirect = 2 << 20
 // by key, and does not become ranges.
 const minReadSet = 64 << 10
 
+// loaderBlock is how many bytes of records a sorted load gathers before they are written: few enough
+// for the caches of a processor.
+const loaderBlock = 256 << 10
+
 // finishWrite must be called after each write, with its error. It moves the writes to files if they
 // take more memory than limit.
 func (w *writes) finishWrite(ctx context.Context, db *DB, err error) error {
-	if err == nil && w.BytesInMemory() > w.limit {
-		err = w.SpillMemory(ctx, db.newSpill)
+	limit := w.limit
+	if w.sorted {
+		limit = min(limit, loaderBlock)
+	}
+	if err == nil && w.BytesInMemory() > limit {
+		err = w.SpillMemory(ctx, w.spillTo(db))
 	}
 	// Nobody has read what has no index, so the files of incomplete writes go at once: the user need
 	// not end a batch. An error that is ErrInvalid leaves the writes as they were.
@@ -108,6 +117,14 @@ func (w *writes) finishWrite(ctx context.Context, db *DB, err error) error {
 		w.discardFiles()
 	}
 	return err
+}
+
+// spillTo returns what makes the files of spilled writes.
+func (w *writes) spillTo(db *DB) func() pending.Files {
+	if w.sorted {
+		return db.newLoad
+	}
+	return db.newSpill
 }
 
 // discardFiles removes the files of spilled writes, unless they were committed.
@@ -141,7 +158,7 @@ func (w *writes) commitWrites(ctx context.Context, db *DB, c commit.Check, synce
 		}
 		v, err = db.commits.Commit(ctx, &w.request)
 		entries, bytes = int64(w.request.Records), int64(len(w.request.Payload))
-	} else if err = w.SpillMemory(ctx, db.newSpill); err == nil {
+	} else if err = w.SpillMemory(ctx, w.spillTo(db)); err == nil {
 		// All of them: SpillMemory has moved what was left in memory, as the edit adds files and nothing
 		// else.
 		var at entry.Version

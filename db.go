@@ -26,6 +26,7 @@ type DB struct {
 	source    follow.Source        // the files that Checkpoint and Backup copy; its Follower is nil unless the store of another process is followed
 	base      vfs.FS               // where checkpoints are made
 	newSpill  func() pending.Files // makes files for the writes of one transaction
+	newLoad   func() pending.Files // for writes that come in the order of keys
 	commits   *commit.Pipeline     // nil in a read-only store
 	main      *Keyspace            // the default keyspace
 	keyspaces keyspaces            // the named ones

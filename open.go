@@ -398,6 +398,9 @@ func (o *opening) assembleDB(recovery engine.Recovery) {
 	db.seed, db.counters.reads = seed, new(readCounters)
 	e, spills := o.engine, spill.Config{Files: o.engine.Files, SegmentBytes: o.options.Tuning.SegmentSize, Coder: o.engine.Views.Coder}
 	db.newSpill = func() pending.Files { return spill.Begin(spills, e.Spills, e.Views, seed) }
+	sorted := spills
+	sorted.Sorted = true
+	db.newLoad = func() pending.Files { return spill.Begin(sorted, e.Spills, e.Views, seed) }
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
 	db.main = newKeyspace(db, entry.DefaultKeyspace, "", o.options.KeyspaceDefaults)
 	db.keyspaces.turn = jobs.NewTurn()

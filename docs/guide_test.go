@@ -9,6 +9,7 @@ import (
 	"expvar"
 	"fmt"
 	"io"
+	"iter"
 	"log"
 	"log/slog"
 	"os"
@@ -715,6 +716,31 @@ func bulk(ctx context.Context, db *brock.DB) error {
 	return nil
 }
 
+func loading(ctx context.Context, db *brock.DB) error {
+	l, err := db.Default().NewLoader(ctx, brock.LoadOptions{Sorted: true})
+	if err != nil {
+		return err
+	}
+	defer l.Abort() // does nothing after Finish
+	for i := range 10_000 {
+		if err := l.Set(fmt.Appendf(nil, "row/%06d", i), []byte("value")); err != nil {
+			return err // ErrInvalid for a key that is not greater than the one before
+		}
+	}
+	if _, err := l.Finish(); err != nil { // all of it is durable and visible, or nothing is left
+		return err
+	}
+	return nil
+}
+
+func TestLoading(t *testing.T) {
+	db := memory(t)
+	check(t, loading(t.Context(), db))
+	if n, err := counting(t.Context(), db); n != 10_000 || err != nil || db.Version() != 1 {
+		t.Errorf("%d keys of version %d, %v", n, db.Version(), err)
+	}
+}
+
 func TestBulk(t *testing.T) {
 	db := memory(t)
 	check(t, buffered(t.Context(), db))
@@ -775,25 +801,16 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-func counting(db *brock.DB) (int64, error) {
-	parts := append(db.Split(nil, nil, 4), nil) // where parts end; the last is open
-	failed := make([]error, len(parts))
+func counting(ctx context.Context, db *brock.DB) (int64, error) {
 	var count atomic.Int64
-	err := db.View(func(txn *brock.Txn) error {
-		var wg sync.WaitGroup
-		var lo []byte
-		for i, hi := range parts {
-			it := txn.NewIterator(brock.IteratorOptions{Lower: lo, Upper: hi, KeysOnly: true})
-			wg.Go(func() {
-				for it.Rewind(); it.Valid(); it.Next() {
-					count.Add(1)
-				}
-				failed[i] = it.Close() // returns why Valid turned false; nil at the end
-			})
-			lo = hi
+	err := db.Default().Stream(ctx, brock.StreamOptions{KeysOnly: true}, func(part int, items iter.Seq2[*brock.Item, error]) error {
+		for _, err := range items {
+			if err != nil {
+				return err
+			}
+			count.Add(1)
 		}
-		wg.Wait() // the iterators end before the transaction does
-		return errors.Join(failed...)
+		return nil
 	})
 	return count.Load(), err
 }
@@ -802,10 +819,7 @@ func TestReadingInParallel(t *testing.T) {
 	db := memory(t)
 	check(t, bulk(t.Context(), db))
 	check(t, db.Flush(t.Context()))
-	if parts := len(db.Split(nil, nil, 4)); parts != 3 {
-		t.Errorf("%d keys cut the store, want 3", parts)
-	}
-	if n, err := counting(db); n != 10_000 || err != nil {
+	if n, err := counting(t.Context(), db); n != 10_000 || err != nil {
 		t.Errorf("counted %d keys, %v; want 10000", n, err)
 	}
 }

@@ -29,20 +29,21 @@ type loadCommand struct {
 	keyspaceFlag
 	Path string `arg:"" help:"A .jsonl, .csv or .tsv file, a directory, or - for standard input. Tables have the columns key and value, or keys in their first column. Of a directory, paths become keys and contents values. A dump of all keyspaces creates those that are missing."`
 	inputFlags
+	Sorted bool `help:"The keys come in rising order of their bytes, each once, as in a dump. Faster, and atomic: all pairs of a keyspace are stored, or none."`
 }
 
 // commitEvery is how long a pair that has come waits for its commit at most. A pipe may be slow.
 const commitEvery = time.Second
 
 // Run writes the pairs in groups. If a line is wrong, or the command is interrupted, the pairs before
-// that are stored.
+// that are stored; of a sorted load, only those of keyspaces that were complete.
 func (c *loadCommand) Run(a *app) error {
 	source, err := c.source(a)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	l := loading{Source: source, app: a, work: a.progress.Start("load", source.Bytes()), into: c.Keyspace}
+	l := loading{Source: source, app: a, work: a.progress.Start("load", source.Bytes()), into: c.Keyspace, sorted: c.Sorted}
 	partly := false
 	err = c.make(a, func(db *brock.DB) error {
 		ks, err := c.find(db)
@@ -89,8 +90,12 @@ type loading struct {
 	into   string // the keyspace that the user named
 	db     *brock.DB
 	made   []madeKeyspace
+	sorted bool // --sorted
 	stored int64
 	lost   bool // a write has failed: pairs that were counted may not be stored
+
+	loader *brock.Loader // of a sorted load
+	loaded int64         // pairs that it has, which count as stored when it has finished
 
 	mu sync.Mutex // guards:
 	w  *brock.Writer
@@ -104,22 +109,51 @@ type madeKeyspace struct {
 }
 
 func (l *loading) run(db *brock.DB, ks *brock.Keyspace) error {
-	// An interrupt ends the reading, and what was read is committed.
-	unbroken := context.WithoutCancel(l.ctx)
-	l.db, l.w = db, db.NewWriter(unbroken)
-	if ks != nil {
-		l.w = ks.NewWriter(unbroken)
+	l.db = db
+	if ks == nil {
+		ks = db.Default()
+	}
+	if err := l.open(ks); err != nil {
+		return err
 	}
 	stop := l.commitNowAndThen()
 	err := l.Each(l.add)
 	stop()
-	if l.w != nil {
-		ended := l.w.Close()
-		l.lost = l.lost || ended != nil
-		err = errors.Join(err, ended)
+	if l.loader != nil && err != nil {
+		l.loader.Abort()
+	} else {
+		err = errors.Join(err, l.finish())
 	}
 	for _, m := range l.made {
 		err = errors.Join(err, m.SetOptions(exactly(m.options)))
+	}
+	return err
+}
+
+// open makes the next pairs go to a keyspace.
+func (l *loading) open(ks *brock.Keyspace) (err error) {
+	if l.sorted {
+		l.loader, err = ks.NewLoader(l.ctx, brock.LoadOptions{Sorted: true})
+		return err
+	}
+	// An interrupt ends the reading, and what was read is committed.
+	l.w = ks.NewWriter(context.WithoutCancel(l.ctx))
+	return nil
+}
+
+// finish stores what has come for the keyspace. It may be called again.
+func (l *loading) finish() (err error) {
+	if w := l.w; w != nil {
+		l.w = nil
+		err = w.Close()
+		l.lost = l.lost || err != nil
+	}
+	if loader := l.loader; loader != nil {
+		l.loader = nil
+		if _, err = loader.Finish(); err == nil {
+			l.stored += l.loaded
+		}
+		l.loaded = 0
 	}
 	return err
 }
@@ -161,11 +195,18 @@ func (l *loading) add(p pairs.Pair, at pairs.Place) error {
 	if p.Section != nil {
 		return refused(l.begin(p.Section, at), at)
 	}
-	err := l.w.SetEntry(p.Entry())
+	var err error
+	count := &l.stored
+	if l.loader != nil {
+		count = &l.loaded
+		err = l.loader.SetEntry(p.Entry())
+	} else {
+		err = l.w.SetEntry(p.Entry())
+	}
 	switch {
 	case err == nil:
 		l.work.Add(at.Size)
-		l.stored++
+		*count++
 	case !errors.Is(err, brock.ErrInvalid):
 		l.lost = true
 	}
@@ -186,10 +227,7 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 	if l.into != "" {
 		return at.Refuse(fmt.Sprintf("pairs of keyspace %q follow: load the file without --keyspace", name))
 	}
-	w := l.w
-	l.w = nil // run must not close it again, whatever follows
-	if err := w.Close(); err != nil {
-		l.lost = true
+	if err := l.finish(); err != nil {
 		return err
 	}
 	ks, err := findKeyspace(l.db, name)
@@ -203,6 +241,5 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 			l.made = append(l.made, madeKeyspace{ks, s.Options.KeyspaceOptions})
 		}
 	}
-	l.w = ks.NewWriter(context.WithoutCancel(l.ctx))
-	return nil
+	return l.open(ks)
 }

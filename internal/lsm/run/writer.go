@@ -357,6 +357,18 @@ func (w *Writer) finishRun() error {
 	return nil
 }
 
+// Size is the length of what was written so far.
+func (w *Writer) Size() int64 { return int64(w.meta.FileBytes()) + w.offset }
+
+// Abandon is Abort, but without remove it leaves the files, for the next opening of the store to
+// remove.
+func (w *Writer) Abandon(remove bool) {
+	if !remove {
+		w.created = nil
+	}
+	w.Abort()
+}
+
 // Abort removes what was written. It does nothing after Finish.
 func (w *Writer) Abort() {
 	if w.err == nil {

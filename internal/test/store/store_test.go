@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,17 +191,56 @@ func (s *randomStore) apply(to takesWrites, w truth.Write) {
 	case w.Delete:
 		assert.OK(s.t, to.Delete([]byte(w.Key)))
 	default:
-		e := brock.NewEntry([]byte(w.Key), []byte(w.Value)).WithMeta(w.Meta)
-		if w.Expires != 0 {
-			e.WithExpiry(time.UnixMilli(int64(w.Expires)))
-		}
-		assert.OK(s.t, to.SetEntry(e))
+		assert.OK(s.t, to.SetEntry(entryOf(w)))
 	}
+}
+
+// entryOf is the entry of a write that sets a key.
+func entryOf(w truth.Write) *brock.Entry {
+	e := brock.NewEntry([]byte(w.Key), []byte(w.Value)).WithMeta(w.Meta)
+	if w.Expires != 0 {
+		e.WithExpiry(time.UnixMilli(int64(w.Expires)))
+	}
+	return e
+}
+
+// load loads those of the writes that set keys, and returns what that commits: nothing if none does.
+func (s *randomStore) load(x *space, writes []truth.Write) (loaded []truth.Write) {
+	s.t.Helper()
+	o := brock.LoadOptions{Sorted: s.r.IntN(2) == 0, Replace: s.r.IntN(8) == 0, MaxMemory: []int64{0, 1, 3000}[s.r.IntN(3)]}
+	sets := slices.DeleteFunc(slices.Clone(writes), func(w truth.Write) bool { return w.Range != nil || w.Delete })
+	if o.Sorted {
+		slices.SortStableFunc(sets, func(a, b truth.Write) int { return cmp.Compare(a.Key, b.Key) })
+		sets = slices.CompactFunc(sets, func(a, b truth.Write) bool { return a.Key == b.Key })
+	}
+	ks := x.ks
+	if ks == nil {
+		ks = s.db.Default()
+	}
+	l := assert.Must(ks.NewLoader(s.t.Context(), o))
+	if o.Replace {
+		loaded = append(loaded, truth.Write{Range: &truth.Range{}})
+	}
+	for _, w := range sets {
+		assert.OK(s.t, l.SetEntry(entryOf(w)))
+	}
+	if s.r.IntN(8) == 0 {
+		l.Abort()
+		return nil
+	}
+	assert.Must(l.Finish())
+	return append(loaded, sets...)
 }
 
 // commit writes to some keyspaces in one commit.
 func (s *randomStore) commit(x *space, writes ...truth.Write) {
 	s.t.Helper()
+	if s.r.IntN(6) == 0 {
+		if loaded := s.load(x, writes); len(loaded) > 0 {
+			s.committed(x, s.db.Version(), loaded)
+			return
+		}
+	}
 	if s.r.IntN(2) == 0 {
 		batch := s.db.NewBatch()
 		for _, w := range writes {

@@ -26,6 +26,7 @@ type Config struct {
 	Files        *view.Opener // numbers, opens and removes the files
 	NoMap        bool         // read value segments without mapping them
 	SegmentBytes int64        // bytes at which a value segment ends
+	Sorted       bool         // what is added comes in rising order of keys, each key once
 	Coder        *codec.Coder // decodes compressed values
 }
 
@@ -34,6 +35,9 @@ type Config struct {
 // part is open, its stamp is its age, greater for newer parts. So parts are the runs of a View, and
 // hide each other as those of the store do. A range delete covers what is in older parts only: what
 // it covers of its own part is not in that.
+//
+// If they are Sorted, there is one part only: what is added goes to the run that the store gets, so
+// it is written once. It can't be read before FinishRun.
 //
 // Files end in one of two ways: FinishRun makes one durable run of the parts, which an edit of the
 // manifest may then add to the store with the transaction's version as its stamp; or Discard
@@ -51,6 +55,9 @@ type Files struct {
 	written int64          // bytes of files written
 	err     error          // the first failure; nothing can be added after it
 	kept    bool           // the files belong to the store, or may: Discard leaves them
+
+	sorted *run.Writer       // of the one part, if they are Sorted; nil: nothing was added, or it is finished
+	ranges []rangedel.Source // range deletes that it gets at its end
 
 	writer   *segment.ValueWriter      // of the value segment being filled; nil: there is none
 	segments atomic.Pointer[view.View] // has all value segments; another one replaces it, as others read it
@@ -70,8 +77,11 @@ func New(cfg Config) *Files {
 // After an error, which sticks, the Files can only be read and discarded.
 func (f *Files) Add(ctx context.Context, records []byte, before int, ranges *rangedel.Set) error {
 	return f.addPart(ctx, len(records), func(w *run.Writer) error {
+		if f.cfg.Sorted {
+			return f.addSorted(w, records, ranges)
+		}
 		for _, p := range newestByKey(records, before, rangedel.NewCover(entry.MaxVersion, ranges)) {
-			if err := f.addRecord(w, records[p.at:]); err != nil {
+			if _, err := f.addRecord(w, records[p.at:]); err != nil {
 				return err
 			}
 		}
@@ -79,18 +89,34 @@ func (f *Files) Add(ctx context.Context, records []byte, before int, ranges *ran
 	})
 }
 
-// addRecord writes the record at the start of rec: its value, if it has its own
-// checksum and a handle may lead to it, to a value segment.
-func (f *Files) addRecord(w *run.Writer, rec []byte) error {
+// addSorted writes the records as they come.
+func (f *Files) addSorted(w *run.Writer, records []byte, ranges *rangedel.Set) error {
+	// A run has range deletes behind its entries. They are few: of the first records only.
+	if ranges != nil {
+		f.ranges = append(f.ranges, ranges)
+	}
+	for len(records) > 0 {
+		size, err := f.addRecord(w, records)
+		if err != nil {
+			return err
+		}
+		records = records[size:]
+	}
+	return nil
+}
+
+// addRecord writes the record at the start of rec, unless it is a range delete: its value, if it has
+// its own checksum and a handle may lead to it, to a value segment. It returns the record's length.
+func (f *Files) addRecord(w *run.Writer, rec []byte) (size int, err error) {
 	r, err := entry.DecodeRecord(rec)
-	if err != nil {
-		return err
+	if err != nil || r.Kind == entry.RangeDelete {
+		return r.Size, err
 	}
 	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Raw: r.Raw}
 	if r.Own && r.Size >= layout.Granule {
-		return f.addSeparated(w, e, rec[:r.Size])
+		return r.Size, f.addSeparated(w, e, rec[:r.Size])
 	}
-	return w.Add(&e)
+	return r.Size, w.Add(&e)
 }
 
 // AddLarge is Add for one entry with a large value, which it writes piece by piece
@@ -178,11 +204,20 @@ func (f *Files) Entries() int64 { return int64(f.out.Run.Entries) }
 func (f *Files) Bytes() int64 { return f.bytes }
 
 // WrittenBytes is the length of all files that were written.
-func (f *Files) WrittenBytes() int64 { return f.written }
+func (f *Files) WrittenBytes() int64 {
+	if f.sorted != nil {
+		return f.written + f.sorted.Size()
+	}
+	return f.written
+}
 
 // Discard closes the files. With remove, it also removes them, except those that are kept. Nothing
 // that was handed out is valid afterwards. A second call does nothing.
 func (f *Files) Discard(remove bool) {
+	if f.sorted != nil {
+		f.sorted.Abandon(remove)
+		f.sorted = nil
+	}
 	discardFiles(&f.parts, remove && !f.kept)
 	discardFiles(&f.retired, remove) // the store never gets them
 	if f.writer != nil {

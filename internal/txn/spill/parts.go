@@ -26,6 +26,10 @@ func (f *Files) addPart(ctx context.Context, bytes int, fill func(w *run.Writer)
 		return f.err
 	}
 	f.bytes += int64(bytes)
+	if f.cfg.Sorted {
+		f.err = f.fillSorted(fill)
+		return f.err
+	}
 	f.added++
 	f.err = f.writePart(fill)
 	for n := f.added; f.err == nil && n%fanIn == 0; n /= fanIn {
@@ -38,6 +42,15 @@ func (f *Files) addPart(ctx context.Context, bytes int, fill func(w *run.Writer)
 // once more.
 func (f *Files) newPart() *run.Writer {
 	return f.cfg.Files.NewRunWriter(false, nil, nil).WithoutSync()
+}
+
+// fillSorted adds to the one part of Files that are Sorted.
+func (f *Files) fillSorted(fill func(w *run.Writer) error) error {
+	if f.sorted == nil {
+		f.added = 1
+		f.sorted = f.cfg.Files.NewRunWriter(false, nil, nil)
+	}
+	return fill(f.sorted)
 }
 
 // writePart writes a part, without a sync.
@@ -107,7 +120,7 @@ func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
 // Nothing can be added afterwards; all else goes on. After an error the Files can
 // only be discarded.
 func (f *Files) FinishRun(ctx context.Context) (err error) {
-	if f.err != nil || len(f.parts.Runs) == 0 {
+	if f.err != nil || len(f.parts.Runs) == 0 && f.sorted == nil {
 		return cmp.Or(f.err, errs.ErrInvalid)
 	}
 	defer func() { f.err = cmp.Or(err, errs.ErrTxnDone) }()
@@ -115,7 +128,25 @@ func (f *Files) FinishRun(ctx context.Context) (err error) {
 	if err := f.finishSegment(); err != nil {
 		return err
 	}
+	if f.cfg.Sorted {
+		return f.finishSorted()
+	}
 	return f.compactNewest(ctx, len(f.parts.Runs), f.cfg.Files.NewRunWriter(false, nil, nil))
+}
+
+// finishSorted is FinishRun for the one part of Files that are Sorted.
+func (f *Files) finishSorted() error {
+	w := f.sorted
+	if err := w.AddRanges(f.ranges...); err != nil {
+		return err
+	}
+	m, err := w.Finish()
+	if err != nil {
+		return err
+	}
+	// From now on openPart has the files: it removes them itself if it can't open them.
+	f.sorted, f.out.Run = nil, m
+	return f.openPart(m, 0)
 }
 
 // discardFiles closes the files of v and, with remove, removes them.

@@ -2,6 +2,7 @@ package spill
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -69,6 +70,9 @@ type spilled struct {
 	deleted [][]byte      // some of the keys that are deleted
 	key     crypt.ID      // the data key that was current when the Spill began
 	ended   sync.Once
+
+	block  []byte     // records that are being added, beside the caller; if Sorted
+	adding chan error // gets the result of that; nil: nothing is being added
 }
 
 // Begin returns an empty Spill to a store with these Views, and this seed of key hashes.
@@ -79,13 +83,46 @@ func Begin(cfg Config, store Store, views *view.Set, seed uint64) *Spill {
 	return s
 }
 
-// Add is Files.Add. It returns ErrNoSpace as Store.Write does.
+// mostBeside is the most bytes of records that are copied to be added beside the caller.
+const mostBeside = 4 << 20
+
+// Add is Files.Add. It returns ErrNoSpace as Store.Write does. If the Files are Sorted, it may return
+// before the records are added: then a later call returns the error.
 func (s *spilled) Add(ctx context.Context, records []byte, before int, ranges *rangedel.Set) error {
-	return s.writeFiles(ctx, func(ctx context.Context) error { return s.Files.Add(ctx, records, before, ranges) })
+	// One block at a time, as the order counts.
+	if err := s.waitAdded(); err != nil {
+		return err
+	}
+	add := func(records []byte) error {
+		return s.writeFiles(ctx, func(ctx context.Context) error { return s.Files.Add(ctx, records, before, ranges) })
+	}
+	if !s.cfg.Sorted || len(records) > mostBeside {
+		return add(records)
+	}
+	// The caller makes the next records meanwhile: that is half of the work. The goroutine knows s,
+	// and not the Spill, which can still be found to be lost.
+	s.block = append(s.block[:0], records...)
+	s.adding = make(chan error, 1)
+	go func(done chan<- error) { done <- add(s.block) }(s.adding)
+	return nil
+}
+
+// waitAdded returns when no block is being added any more. The error of the last one sticks.
+func (s *spilled) waitAdded() error {
+	if s.adding != nil {
+		// Also if Write has refused the block, so that Files.Add knows nothing of it: what follows
+		// would be without it.
+		s.err = cmp.Or(s.err, <-s.adding)
+		s.adding = nil
+	}
+	return s.err
 }
 
 // AddLarge is Files.AddLarge. It returns ErrNoSpace as Store.Write does.
 func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
+	if err := s.waitAdded(); err != nil {
+		return err
+	}
 	return s.writeFiles(ctx, func(ctx context.Context) error { return s.Files.AddLarge(ctx, e) })
 }
 
@@ -102,6 +139,9 @@ func (s *spilled) writeFiles(ctx context.Context, fn func(ctx context.Context) e
 // durable, flushes memtables, and checks c against what was committed so far.
 func (s *spilled) Prepare(ctx context.Context, c commit.Check) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, someFile)
+	if err := s.waitAdded(); err != nil {
+		return err
+	}
 	if err := s.store.Do(ctx, s.FinishRun); err != nil {
 		return fmt.Errorf("spill: %w", err)
 	}
@@ -228,6 +268,7 @@ func (s *spilled) endLeaked() { s.endUse(!s.lent) }
 // endUse ends the use of the data key and, with discard, of the files.
 func (s *spilled) endUse(discard bool) {
 	s.ended.Do(func() {
+		_ = s.waitAdded() // nobody asks any more
 		if discard {
 			s.store.Remove(s.Files.Discard)
 		}

@@ -3,11 +3,13 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"path/filepath"
 	"reflect"
 	"runtime/debug"
+	"sync"
 	"testing"
 
 	"github.com/brockdb/brock"
@@ -25,7 +27,7 @@ type everyCall struct {
 // receivers are the types whose methods are called.
 var receivers = []reflect.Type{
 	reflect.TypeFor[*brock.DB](), reflect.TypeFor[*brock.Keyspace](), reflect.TypeFor[*brock.Txn](), reflect.TypeFor[*brock.Item](),
-	reflect.TypeFor[*brock.Iterator](), reflect.TypeFor[*brock.Batch](), reflect.TypeFor[*brock.Writer](), reflect.TypeFor[*brock.Entry](),
+	reflect.TypeFor[*brock.Iterator](), reflect.TypeFor[*brock.Batch](), reflect.TypeFor[*brock.Writer](), reflect.TypeFor[*brock.Loader](), reflect.TypeFor[*brock.Entry](),
 	reflect.TypeFor[*brock.Metrics](), reflect.TypeFor[*brock.Histogram](), reflect.TypeFor[*brock.OptionError](), reflect.TypeFor[*brock.ConflictError](),
 	reflect.TypeFor[*brock.BackupInfo](), reflect.TypeFor[*brock.Commit](), reflect.TypeFor[*brock.Change](), reflect.TypeFor[*brock.ChangeKind](), reflect.TypeFor[*brock.Position](),
 	reflect.TypeFor[*brock.OpenMode](), reflect.TypeFor[*brock.Recovery](), reflect.TypeFor[*brock.Durability](), reflect.TypeFor[*brock.Compression](),
@@ -58,6 +60,13 @@ func (c *everyCall) argument(t testing.TB, method reflect.Method, n int) reflect
 		return reflect.ValueOf(brock.IteratorOptions{Lower: c.key, Prefix: c.key, Prefetch: 4})
 	case func(*brock.Txn) error:
 		return reflect.ValueOf(func(*brock.Txn) error { return nil })
+	case func(int, iter.Seq2[*brock.Item, error]) error:
+		var mu sync.Mutex // parts come at the same time
+		return reflect.ValueOf(func(_ int, items iter.Seq2[*brock.Item, error]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return errors.Join(c.use(method.Name, items)...)
+		})
 	case func([]byte) error:
 		return reflect.ValueOf(func(v []byte) error { c.read(method.Name, v); return nil })
 	case func(*brock.CorruptionError):
@@ -131,6 +140,10 @@ func (c *everyCall) use(what string, result any) (errs []error) {
 		}
 	case *brock.Txn:
 		r.Discard() // of nil, too
+	case *brock.Loader:
+		if r != nil {
+			r.Abort()
+		}
 	case *brock.Writer:
 		if err := r.Close(); err != nil {
 			errs = append(errs, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"sync/atomic"
 	"testing"
 
@@ -32,6 +33,30 @@ var cancelled = []struct {
 	{"Backup", withOpen(brock.ReadWrite, func(ctx context.Context, db *brock.DB, _ string) error {
 		_, err := db.Backup(ctx, io.Discard, brock.BackupOptions{})
 		return err
+	})},
+	{"Loader", withOpen(brock.ReadWrite, func(ctx context.Context, db *brock.DB, _ string) error {
+		l, err := db.Default().NewLoader(ctx, brock.LoadOptions{Sorted: true, Replace: true, MaxMemory: 1000})
+		if err != nil {
+			return err
+		}
+		if err := db.View(func(txn *brock.Txn) error { // so the store has the same pairs as before
+			for it, err := range txn.All() {
+				if err != nil {
+					return err
+				}
+				if err := l.Set(it.Key(), assert.Must(it.ValueCopy(nil))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		_, err = l.Finish()
+		return err
+	})},
+	{"Stream", withOpen(brock.ReadWrite, func(ctx context.Context, db *brock.DB, _ string) error {
+		return db.Default().Stream(ctx, brock.StreamOptions{}, func(_ int, items iter.Seq2[*brock.Item, error]) error { return assert.LastError(items) })
 	})},
 	{"Restore", func(ctx context.Context, o brock.Options, to string, backup []byte) error {
 		o.Dir = to
@@ -89,6 +114,8 @@ func TestEndedContexts(t *testing.T) {
 		"Writer.Flush":      db.NewWriter(ctx).Flush(),
 		"RotateKey":         db.RotateKey(ctx, brock.RotateOptions{}),
 		"Writer.Close":      db.NewWriter(ctx).Close(),
+		"NewLoader":         assert.ErrorOf(ks.NewLoader(ctx, brock.LoadOptions{})),
+		"Stream":            ks.Stream(ctx, brock.StreamOptions{}, func(int, iter.Seq2[*brock.Item, error]) error { return nil }),
 	} {
 		assert.Error(t, name, err, context.Canceled)
 	}

@@ -97,7 +97,8 @@ func (s *faultStore) of(t testing.TB, v faultValue, r reflect.Type) (list []any,
 	ks := s.keyspace(t, v.keyspace)
 	read, update := s.db.NewTransaction(false).In(ks), s.db.NewTransaction(true).In(ks)
 	w, bat := ks.NewWriter(t.Context()), s.db.NewBatch().In(ks)
-	done = func() { read.Discard(); update.Discard(); w.Close() }
+	l := assert.Must(ks.NewLoader(t.Context(), brock.LoadOptions{Sorted: true, MaxMemory: 1}))
+	done = func() { read.Discard(); update.Discard(); w.Close(); l.Abort() }
 	item, err := read.Get([]byte(v.key))
 	assert.OK(t, err)
 	for _, o := range []brock.IteratorOptions{{Lower: []byte(v.key)}, {Lower: []byte(v.key), Prefetch: 4, AllVersions: true}} {
@@ -109,7 +110,7 @@ func (s *faultStore) of(t testing.TB, v faultValue, r reflect.Type) (list []any,
 			list = append(list, it.Item())
 		}
 	}
-	for _, x := range []any{s.db, ks, read, update, item, bat, w, brock.NewEntry(nil, nil)} {
+	for _, x := range []any{s.db, ks, read, update, item, bat, w, l, brock.NewEntry(nil, nil)} {
 		if reflect.TypeOf(x) == r {
 			list = append(list, x)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"sync"
 	"testing"
@@ -266,6 +267,23 @@ func TestConcurrentClose(t *testing.T) {
 				return err
 			}
 			return w.Close()
+		})
+		try(func() error {
+			l, err := db.Default().NewLoader(context.Background(), brock.LoadOptions{Sorted: true, MaxMemory: 1})
+			if err != nil {
+				return err
+			}
+			defer l.Abort()
+			if err := l.Set([]byte("l"), nil); err != nil {
+				return err
+			}
+			_, err = l.Finish()
+			return err
+		})
+		try(func() error {
+			return db.Default().Stream(context.Background(), brock.StreamOptions{}, func(_ int, items iter.Seq2[*brock.Item, error]) error {
+				return assert.LastError(items)
+			})
 		})
 		for range 2 {
 			work.Go(func() {
