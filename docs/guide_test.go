@@ -912,6 +912,48 @@ func versions(ctx context.Context, dir string) error {
 	return err
 }
 
+func givenVersions(ctx context.Context, db *brock.DB) error {
+	batch := db.NewBatch()
+	for height := uint64(1000); height <= 1002; height++ {
+		if err := batch.At(height); err != nil {
+			return err
+		}
+		if err := batch.Set([]byte("balance"), fmt.Append(nil, height)); err != nil {
+			return err
+		}
+	}
+	if _, err := batch.Commit(ctx, brock.Synced); err != nil {
+		return err // brock.ErrVersionMismatch: not above the newest commit
+	}
+	o := brock.TxnOptions{CommitAt: 1010} // for Begin or UpdateContext
+	if err := db.UpdateContext(ctx, o, func(txn *brock.Txn) error { return txn.Delete([]byte("balance")) }); err != nil {
+		return err
+	}
+	if err := db.AdvanceVersion(ctx, 2000); err != nil { // the next commit is above
+		return err
+	}
+	if err := db.SetDiscardVersion(1001); err != nil { // reads at 1001 and later still work
+		return err
+	}
+	return nil
+}
+
+func TestGivenVersions(t *testing.T) {
+	db, err := brock.Open(brock.Options{InMemory: true, KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Manual: true}}})
+	check(t, err)
+	defer db.Close()
+	check(t, givenVersions(t.Context(), db))
+	for at, want := range map[uint64]error{1000: brock.ErrVersionGone, 1001: nil, 1009: nil, 2000: brock.ErrKeyNotFound} {
+		err := db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: at}, func(txn *brock.Txn) error {
+			_, err := txn.Get([]byte("balance"))
+			return err
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("at version %d: %v, want %v", at, err, want)
+		}
+	}
+}
+
 func Example_versions() {
 	dir, err := os.MkdirTemp("", "brock")
 	if err != nil {
