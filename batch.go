@@ -69,7 +69,7 @@ func (b *Batch) checkUnspent() error {
 	if b.batch == nil {
 		return ErrClosed
 	}
-	if err := b.db.checkWritable(); err != nil {
+	if err := checkWritable(b.db); err != nil {
 		return err
 	}
 	if b.spent {

@@ -121,7 +121,7 @@ func (w *writes) discardFiles() {
 // writes are durable if synced is set or if they were spilled.
 func (w *writes) commitWrites(ctx context.Context, db *DB, c commit.Check, synced bool) (v entry.Version, err error) {
 	// The store may have been closed since the transaction began.
-	if err := db.checkWritable(); err != nil {
+	if err := checkWritable(db); err != nil {
 		return 0, err
 	}
 	begin := sinceOpen(db)

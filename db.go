@@ -101,7 +101,7 @@ func (db *DB) Close() error {
 }
 
 // checkOpen returns nil while the store is open.
-func (db *DB) checkOpen() error {
+func checkOpen(db *DB) error {
 	if db.closed.Load() || db.engine == nil {
 		return ErrClosed
 	}
@@ -109,8 +109,8 @@ func (db *DB) checkOpen() error {
 }
 
 // checkWritable returns nil while the store can be written to.
-func (db *DB) checkWritable() error {
-	if err := db.checkOpen(); err != nil {
+func checkWritable(db *DB) error {
+	if err := checkOpen(db); err != nil {
 		return err
 	}
 	if db.commits == nil {
@@ -124,7 +124,7 @@ func (db *DB) checkWritable() error {
 // while the store works, and for one that is only read. A full disk is no such error. It may be
 // called at any time, and is cheap: ask it in health checks, as reads go on when writes have ended.
 func (db *DB) Err() error {
-	err := db.checkWritable()
+	err := checkWritable(db)
 	switch {
 	case errors.Is(err, ErrReadOnly):
 		return nil
@@ -160,7 +160,7 @@ func (db *DB) Options() Options {
 // Version returns the version that a transaction which begins now reads. It is 0 for
 // an empty or closed store.
 func (db *DB) Version() uint64 {
-	if db.checkOpen() != nil {
+	if checkOpen(db) != nil {
 		return 0
 	}
 	return uint64(db.engine.Views.Visible())
@@ -175,11 +175,11 @@ func checkContext(ctx context.Context) error {
 }
 
 // checkRead returns nil if a call with this context may read the store.
-func checkRead(ctx context.Context, db *DB) error { return cmp.Or(db.checkOpen(), checkContext(ctx)) }
+func checkRead(ctx context.Context, db *DB) error { return cmp.Or(checkOpen(db), checkContext(ctx)) }
 
 // checkWork returns nil if a call with this context may write to the store.
 func checkWork(ctx context.Context, db *DB) error {
-	return cmp.Or(db.checkWritable(), checkContext(ctx))
+	return cmp.Or(checkWritable(db), checkContext(ctx))
 }
 
 // Sync returns when everything committed so far survives a power loss. On a full
@@ -283,7 +283,7 @@ func (db *DB) Metrics() Metrics {
 	if at := db.lastBackup.Load(); at != 0 {
 		m.LastBackup = time.UnixMilli(at)
 	}
-	if db.checkOpen() == nil {
+	if checkOpen(db) == nil {
 		m.Tree = db.engine.Metrics()
 		m.Tree.Memory.Pending = db.direct.UsedBytes()
 	}

@@ -162,7 +162,7 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 		return err
 	}
 	db := k.db
-	if err := db.checkWritable(); err != nil {
+	if err := checkWritable(db); err != nil {
 		return err
 	}
 	n := int64(len(e.Key) + len(e.Value))

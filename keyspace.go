@@ -78,7 +78,7 @@ func (k *Keyspace) checkExists() error {
 	case k.db == nil:
 		return ErrClosed
 	}
-	if err := k.db.checkOpen(); err != nil {
+	if err := checkOpen(k.db); err != nil {
 		return err
 	}
 	// After the store is known to be open: a closed one returns ErrClosed for all its keyspaces.

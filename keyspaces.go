@@ -78,7 +78,7 @@ func (l *keyspaces) byName() map[string]*Keyspace {
 // returns ErrInvalid, on a full disk ErrNoSpace, and else ErrRefused, ErrStopped or ErrClosed;
 // then nothing was created or changed.
 func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
-	if err := db.checkOpen(); err != nil {
+	if err := checkOpen(db); err != nil {
 		return nil, err
 	}
 	if name == "" || len(name) > MaxKeyspaceName {
@@ -173,7 +173,7 @@ func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 
 func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	db := k.db
-	if err := db.checkWritable(); err != nil {
+	if err := checkWritable(db); err != nil {
 		return err
 	}
 	if k.at.Dropped.Load() {
