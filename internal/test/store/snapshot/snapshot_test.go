@@ -61,6 +61,9 @@ func (k *taken) compareCopies(t testing.TB, o, to brock.Options) {
 		assert.Equal(t, what+"'s version", db.Version(), k.Version())
 		assert.SameText(t, what, storetest.ShowRetained(t, db, 0), k.want)
 		assert.OK(t, db.Verify(t.Context(), nil))
+		if what == "restored" { // it has the same files
+			return
+		}
 		contents := storetest.ShowContents(t, db)
 		assert.OK(t, db.Compact(t.Context()))
 		assert.SameText(t, what+" after a compaction", storetest.ShowContents(t, db), contents)
@@ -99,6 +102,9 @@ func TestCopiesOfSnapshots(t *testing.T) {
 		for name, options := range map[string]func(storetest.Place, string, string) brock.Options{
 			"plain": storetest.Place.RetainingOptions, "encrypted": storetest.Place.KeyedOptions, "forgetful": storetest.Place.TinyOptions,
 		} {
+			if name == "forgetful" && values != "" {
+				continue
+			}
 			t.Run(name+",ValueDir="+values, func(t *testing.T) {
 				t.Parallel()
 				storetest.OnEach(t, func(t *testing.T, p storetest.Place) { copySnapshots(t, p, options, values) })
@@ -127,7 +133,7 @@ func copySnapshots(t *testing.T, p storetest.Place, options func(storetest.Place
 	defer writing.Wait()
 	defer end()
 	var open []*taken
-	for round := range 8 {
+	for round := range 6 {
 		before := db.Version()
 		for db.Version() < before+uint64(r.IntN(60)) {
 			runtime.Gosched()
@@ -432,9 +438,13 @@ func TestCrashInCheckpointOfSnapshot(t *testing.T) {
 	storetest.AtEachStep(t, 3, func(t *testing.T, at int) (done bool) {
 		mem := vfs.NewMem()
 		var crashed *vfs.Mem
-		armed, n := false, 0
+		var armed atomic.Bool
+		var mu sync.Mutex // guards n and crashed: the store works in the background, too
+		n := 0
 		fs := faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
-			if armed && op.Kind&(faultfs.Changes|faultfs.Syncs) != 0 {
+			if armed.Load() && op.Kind&(faultfs.Changes|faultfs.Syncs) != 0 {
+				mu.Lock()
+				defer mu.Unlock()
 				if n++; n == at {
 					crashed = mem.CrashClone(vfs.CrashOptions{Mode: vfs.Chaos, Seed: r.Uint64()})
 				}
@@ -453,9 +463,11 @@ func TestCrashInCheckpointOfSnapshot(t *testing.T) {
 		w.Write(t, 10)
 		assert.OK(t, db.Sync(t.Context()))
 		last := storetest.ShowRetained(t, db, 0)
-		armed = true
+		armed.Store(true)
 		assert.OK(t, k.Checkpoint(t.Context(), "/copy"))
-		armed = false
+		armed.Store(false)
+		mu.Lock()
+		defer mu.Unlock()
 		if crashed == nil {
 			crashed, done = mem.CrashClone(vfs.CrashOptions{}), true
 		}
