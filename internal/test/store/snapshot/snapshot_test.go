@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/faultfs"
@@ -329,6 +330,15 @@ func TestSnapshotAfterKeyChange(t *testing.T) {
 	defer k.Close()
 	assert.OK(t, db.RotateKey(t.Context(), brock.RotateOptions{}))
 	k.compareCopies(t, p.KeyedOptions("copy", ""), p.KeyedOptions("restored", ""))
+	var waits error
+	assert.Must(k.Backup(t.Context(), io.Discard, brock.BackupOptions{Progress: func(brock.BackupProgress) {
+		if waits == nil {
+			ctx, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer end()
+			waits = db.RotateKey(ctx, brock.RotateOptions{})
+		}
+	}}))
+	assert.Error(t, "RotateKey during a copy", waits, context.DeadlineExceeded)
 	assert.OK(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
 	assert.SameText(t, "snapshot", k.read(t), k.want)
 	err := k.Checkpoint(t.Context(), p.Join("late"))
@@ -338,6 +348,33 @@ func TestSnapshotAfterKeyChange(t *testing.T) {
 	}
 	if _, err := p.FS.Stat(p.Join("late")); err == nil {
 		t.Error("there is a directory")
+	}
+}
+
+// TestCopiesHaveNothingLater: no byte of what came after the snapshot is in its copies, not even behind
+// the end of a file. It is so in a store that is in memory, too.
+func TestCopiesHaveNothingLater(t *testing.T) {
+	t.Parallel()
+	for _, inMemory := range []bool{false, true} {
+		mem := vfs.NewMem()
+		db := storetest.Open(t, brock.Options{Dir: "/store", FS: mem, InMemory: inMemory})
+		before, after := storetest.RandomBytes(1, 5000), storetest.RandomBytes(2, 5000)
+		assert.OK(t, db.Set([]byte("a"), before))
+		k := take(t, db)
+		assert.OK(t, db.Set([]byte("b"), after))
+		assert.OK(t, k.Checkpoint(t.Context(), "/copy"))
+		var stream bytes.Buffer
+		assert.Must(k.Backup(t.Context(), &stream, brock.BackupOptions{}))
+		k.Close()
+		all := stream.Bytes()
+		for _, name := range assert.Must(mem.List("/copy")) {
+			all = append(all, storetest.ReadFile(t, mem, "/copy/"+name)...)
+		}
+		assert.Equal(t, "copies of what was before", bytes.Count(all, before[:1000]), 2)
+		assert.Equal(t, "copies of what came later", bytes.Count(all, after[:1000]), 0)
+		made := open(t, brock.Options{Dir: "/copy", FS: mem})
+		assert.SameText(t, "checkpoint", storetest.ShowRetained(t, made, 0), k.want)
+		assert.OK(t, made.Close())
 	}
 }
 
