@@ -378,6 +378,32 @@ func TestCopiesHaveNothingLater(t *testing.T) {
 	}
 }
 
+// TestCheckpointOfUnsyncedSegments: a checkpoint is durable when it returns, also if its values are in
+// sealed segments of the journal that nothing has synced.
+func TestCheckpointOfUnsyncedSegments(t *testing.T) {
+	t.Parallel()
+	mem, synced := vfs.NewMem(), make(chan struct{})
+	p := storetest.Place{Dir: "/", FS: faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
+		// Background work syncs sealed segments soon: not yet.
+		if op.Kind&faultfs.Syncs != 0 && strings.HasPrefix(op.Path, "/store/") && strings.HasSuffix(op.Path, ".log") {
+			<-synced
+		}
+	}})}
+	db := storetest.Open(t, p.TinyOptions("store", ""))
+	defer close(synced)
+	for i := range 10 { // one memtable, several segments
+		assert.OK(t, db.Set(fmt.Append(nil, i), storetest.RandomBytes(i, 30_000)))
+	}
+	k := take(t, db)
+	defer k.Close()
+	assert.OK(t, k.Checkpoint(t.Context(), "/copy"))
+	lost := storetest.Place{FS: mem.CrashClone(vfs.CrashOptions{Mode: vfs.Lost}), Dir: "/"}
+	made := open(t, lost.TinyOptions("copy", ""))
+	assert.SameText(t, "checkpoint", storetest.ShowRetained(t, made, 0), k.want)
+	assert.OK(t, made.Verify(t.Context(), nil))
+	assert.OK(t, made.Close())
+}
+
 // TestClosedSnapshots: what ends a Snapshot, and what goes on.
 func TestClosedSnapshots(t *testing.T) {
 	t.Parallel()
