@@ -123,8 +123,11 @@ func copySnapshots(t *testing.T, p storetest.Place, options func(storetest.Place
 	w.Write(t, 100)
 	ctx, end := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
+	var written atomic.Bool
 	writing.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
+		defer written.Store(true)
+		for i := 0; ctx.Err() == nil && i < 1000; i++ { // all versions stay, and are compared
+
 			if err := churn(ctx, w, i); err != nil && ctx.Err() == nil {
 				t.Error(err)
 				return
@@ -135,8 +138,7 @@ func copySnapshots(t *testing.T, p storetest.Place, options func(storetest.Place
 	defer end()
 	var open []*taken
 	for round := range 6 {
-		before := db.Version()
-		for db.Version() < before+uint64(r.IntN(60)) {
+		for until := db.Version() + uint64(r.IntN(60)); db.Version() < until && !written.Load(); {
 			runtime.Gosched()
 		}
 		open = append(open, take(t, db))
