@@ -27,7 +27,7 @@ var receivers = []reflect.Type{
 	reflect.TypeFor[*brock.DB](), reflect.TypeFor[*brock.Keyspace](), reflect.TypeFor[*brock.Txn](), reflect.TypeFor[*brock.Item](),
 	reflect.TypeFor[*brock.Iterator](), reflect.TypeFor[*brock.Batch](), reflect.TypeFor[*brock.Writer](), reflect.TypeFor[*brock.Entry](),
 	reflect.TypeFor[*brock.Metrics](), reflect.TypeFor[*brock.Histogram](), reflect.TypeFor[*brock.OptionError](), reflect.TypeFor[*brock.ConflictError](),
-	reflect.TypeFor[*brock.BackupInfo](), reflect.TypeFor[*brock.Commit](), reflect.TypeFor[*brock.Change](), reflect.TypeFor[*brock.ChangeKind](), reflect.TypeFor[*brock.Position](),
+	reflect.TypeFor[*brock.BackupInfo](), reflect.TypeFor[*brock.Commit](), reflect.TypeFor[*brock.Change](), reflect.TypeFor[*brock.ChangeKind](), reflect.TypeFor[*brock.Position](), reflect.TypeFor[*brock.Snapshot](),
 }
 
 // argument is a value for the n-th parameter of a method.
