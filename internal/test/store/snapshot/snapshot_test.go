@@ -126,7 +126,7 @@ func copySnapshots(t *testing.T, p storetest.Place, options func(storetest.Place
 	var written atomic.Bool
 	writing.Go(func() {
 		defer written.Store(true)
-		for i := 0; ctx.Err() == nil && i < 1000; i++ { // all versions stay, and are compared
+		for i := 0; ctx.Err() == nil && i < 400; i++ { // all versions stay, and are compared
 
 			if err := churn(ctx, w, i); err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -137,7 +137,7 @@ func copySnapshots(t *testing.T, p storetest.Place, options func(storetest.Place
 	defer writing.Wait()
 	defer end()
 	var open []*taken
-	for round := range 6 {
+	for round := range 4 {
 		for until := db.Version() + uint64(r.IntN(60)); db.Version() < until && !written.Load(); {
 			runtime.Gosched()
 		}
