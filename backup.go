@@ -99,6 +99,11 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // *CorruptionError for damage, and the errors of w. After an error the stream is incomplete:
 // Restore and VerifyBackup refuse it.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {
+	return writeBackup(ctx, db, nil, w, o)
+}
+
+// writeBackup is Backup of a held version; nil: of the newest version.
+func writeBackup(ctx context.Context, db *DB, from *heldVersion, w io.Writer, o BackupOptions) (*BackupInfo, error) {
 	if err := checkCopy(ctx, db); err != nil {
 		return nil, err
 	}
@@ -112,7 +117,7 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 		}
 	}
 	var info *backup.Info
-	err := useFiles(ctx, db, func(ctx context.Context, s checkpoint.Fileset) (err error) {
+	err := useFiles(ctx, db, from, func(ctx context.Context, s checkpoint.Fileset) (err error) {
 		info, err = backup.Write(ctx, s, w, options)
 		return err
 	})

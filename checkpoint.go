@@ -29,13 +29,18 @@ import (
 // what was written is removed. After a crash there may be files in dir that Open refuses or takes
 // for nothing at all (use MustExist): remove them.
 func (db *DB) Checkpoint(ctx context.Context, dir string) error {
+	return writeCheckpoint(ctx, db, nil, dir)
+}
+
+// writeCheckpoint is Checkpoint of a held version; nil: of the newest version.
+func writeCheckpoint(ctx context.Context, db *DB, from *heldVersion, dir string) error {
 	if err := checkCopy(ctx, db); err != nil {
 		return err
 	}
 	to := checkpoint.Target{FS: db.base, Dir: dir, NoLinks: db.opts.InMemory}
 	err := manifest.CheckAbsent(to.FS, dir)
 	if err == nil {
-		err = useFiles(ctx, db, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
+		err = useFiles(ctx, db, from, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", dir, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
@@ -12,16 +13,22 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// useFiles calls fn with the files of the store as of one version. They stay until fn returns. The
-// context of fn ends when Close begins, too.
-func useFiles(ctx context.Context, db *DB, fn func(context.Context, checkpoint.Fileset) error) error {
+// useFiles calls fn with the files of the store as of one version: a held one, or with nil the
+// newest. They stay until fn returns. The context of fn ends when Close begins, too.
+func useFiles(ctx context.Context, db *DB, from *heldVersion, fn func(context.Context, checkpoint.Fileset) error) error {
 	e := db.engine
 	ctx, end := e.Lifetime.Until(ctx)
 	defer end()
 	var err error
-	if db.commits == nil {
+	switch {
+	case from != nil && db.commits != nil:
+		// The keys: what is frozen is written under the current one.
+		err = e.Snapshots.KeepKeys(ctx, func() error { return useHeld(ctx, db, from, fn) })
+	case from != nil:
+		err = useHeld(ctx, db, from, fn)
+	case db.commits == nil:
 		err = useFrozen(ctx, e, &db.source, fn)
-	} else {
+	default:
 		err = e.Snapshots.During(ctx, func(l *layout.Layout, milli int64) error {
 			s := db.source.Fileset
 			s.Layout, s.Milli = l, milli
@@ -51,6 +58,27 @@ func useFrozen(ctx context.Context, e *engine.Engine, source *follow.Source, fn 
 	defer e.Views.ReclaimViews()
 	defer release()
 	return fn(ctx, s)
+}
+
+// useHeld is useFiles for a held version.
+func useHeld(ctx context.Context, db *DB, from *heldVersion, fn func(context.Context, checkpoint.Fileset) error) error {
+	if from.refused != nil {
+		return from.refused
+	}
+	pin, err := from.fork()
+	if err != nil {
+		return err
+	}
+	set, release, err := db.source.FreezeAt(ctx, pin, from.moment)
+	if errors.Is(err, fs.ErrNotExist) && errors.Is(err, ErrKey) {
+		err = fmt.Errorf("the snapshot is older than the data keys: make another one: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer db.engine.Views.ReclaimViews()
+	defer release()
+	return fn(ctx, set)
 }
 
 // verifyFollowed checks SUPER and the manifest of a store that is followed.

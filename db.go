@@ -167,6 +167,32 @@ func (db *DB) Version() uint64 {
 	return uint64(db.engine.Views.Visible())
 }
 
+// VersionAt returns the newest version that is known to have been committed before t, by the store's
+// clock: for TxnOptions.ReadAt. It may be older than the one that a perfect log would name, but no
+// newer: the store notes the time whenever it flushes, compacts, collects, spills or makes a
+// keyspace, and of noted times some hundreds stay, fewer the older they are. For a time that is not
+// before now it returns the newest version.
+//
+// It returns ErrVersionGone if t is before all times that are known, or the version is older than all
+// keyspaces retain (Retention.Age); so may Begin, later or for another keyspace.
+func (db *DB) VersionAt(t time.Time) (uint64, error) {
+	if err := checkOpen(db); err != nil {
+		return 0, err
+	}
+	views := db.engine.Views
+	// Before the clock is read: what is committed in between may be newer than t.
+	visible := views.Visible()
+	if !t.Before(db.report.clockTime()) {
+		return uint64(visible), nil
+	}
+	// In the millisecond of a sample, more may have been committed after t.
+	v := min(visible, views.Current().Layout.VersionAt(t.UnixMilli()-1))
+	if v == 0 || v < views.Floors.LowestFloor() {
+		return 0, fmt.Errorf("brock: no version of %v is known any more: %w", t, ErrVersionGone)
+	}
+	return uint64(v), nil
+}
+
 // checkContext returns nil for a context that has not ended. A nil context is misuse.
 func checkContext(ctx context.Context) error {
 	if ctx == nil {

@@ -17,7 +17,7 @@ var (
 	ErrConflict         = errs.ErrConflict         // what the transaction read or wrote has changed: nothing was written, run it again; errors.As finds a *ConflictError
 	ErrVersionMismatch  = errs.ErrVersionMismatch  // CompareAndSet or CompareAndDelete found another version, or a version given to a commit is not above the newest; errors.Is reports ErrConflict too
 	ErrReadOnly         = errs.ErrReadOnly         // a write in a read-only transaction or store
-	ErrTxnDone          = errs.ErrTxnDone          // the transaction was committed or discarded
+	ErrTxnDone          = errs.ErrTxnDone          // the transaction was committed or discarded, or the Snapshot was closed
 	ErrClosed           = errs.ErrClosed           // the store is closed
 	ErrLocked           = errs.ErrLocked           // the store is open already, in another process or in this one; errors.As finds a *vfs.LockedError, which names it
 	ErrInvalid          = errs.ErrInvalid          // an argument or option is invalid; OptionError names the field

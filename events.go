@@ -32,18 +32,18 @@ type Events struct {
 	Corruption      func(*CorruptionError) // background work has found damaged data
 	Loss            func(Loss)             // Open has left data out because of damage, as Options.Recover allows
 	BackgroundError func(error)            // background work has found that nothing can be written any more, for this reason; called once
-	Leak            func(LeakInfo)         // the garbage collector has found a transaction that was never ended
-	LongReader      func(ReaderInfo)       // an open transaction has kept replaced data for more than 1 min; called again after 2, 4, 8 min and so on
+	Leak            func(LeakInfo)         // the garbage collector has found a transaction that was never ended, or a Snapshot
+	LongReader      func(ReaderInfo)       // an open transaction or Snapshot has kept replaced data for more than 1 min; called again after 2, 4, 8 min and so on
 }
 
 // WorkInfo describes a finished piece of background work.
 type WorkInfo = report.Work
 
-// ReaderInfo describes a long reader: the oldest open transaction, and the data that
-// is kept only for open transactions. Metrics has the same at any time.
+// ReaderInfo describes a long reader: the oldest open transaction or Snapshot, and the data that
+// is kept only for these. Metrics has the same at any time.
 type ReaderInfo = report.Reader
 
-// LeakInfo describes a transaction that was never ended and that nobody can end any more.
+// LeakInfo describes a transaction or Snapshot that was never ended and that nobody can end any more.
 type LeakInfo = report.Leak
 
 // Loss describes the data that Open has left out because of damage (Options.Recover), as
@@ -159,14 +159,14 @@ func (r *reporter) onDamage(err error) {
 
 // onLongReader passes on that an open transaction keeps replaced data.
 func (r *reporter) onLongReader(info ReaderInfo) {
-	queueReport(r, r.to.Load().LongReader, info, slog.LevelWarn, "an open transaction keeps replaced data",
+	queueReport(r, r.to.Load().LongReader, info, slog.LevelWarn, "an open transaction or snapshot keeps replaced data",
 		"begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 }
 
 // onLeak passes on that a transaction was never ended.
 func (r *reporter) onLeak(l LeakInfo) {
 	r.leaked.Add(1)
-	queueReport(r, r.to.Load().Leak, l, slog.LevelWarn, "a transaction was never discarded", "begun", l.Begun, "version", l.Version, "kept", l.Kept)
+	queueReport(r, r.to.Load().Leak, l, slog.LevelWarn, "a transaction or snapshot was never ended", "begun", l.Begun, "version", l.Version, "kept", l.Kept)
 }
 
 // onStall passes on that writers are throttled, or no longer.

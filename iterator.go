@@ -21,7 +21,8 @@ type IteratorOptions struct {
 	Limit        int                              // end this many items after Rewind or Seek; 0 = no limit
 	AllVersions  bool                             // all retained versions and deletes of each key, newest first (with Reverse: last)
 	Since        uint64                           // only items whose version is greater
-	Filter       func(key []byte, meta byte) bool // only items for which it returns true; called before a value is read, also for keys that are read ahead; each key that it is called for counts as read; it must not move or close the iterator, nor end an update transaction: that changes nothing, and the move that has called it ends with ErrInvalid
+	Untracked    bool                             // what it walks does not count as read: a Serializable update has no conflict over it, so what it writes must not depend on it
+	Filter       func(key []byte, meta byte) bool // only items for which it returns true; called before a value is read, also for keys that are read ahead; each key that it is called for counts as read, unless Untracked; it must not move or close the iterator, nor end an update transaction: that changes nothing, and the move that has called it ends with ErrInvalid
 }
 
 // DefaultIteratorOptions is the zero IteratorOptions. Programs written for Badger
@@ -46,7 +47,7 @@ type Iterator struct {
 	keyspace *Keyspace    // whose keys it walks
 	scan     *scan.Scan   // nil: it was closed, or could not begin
 	reverse  bool         // Next moves to lesser keys
-	tracks   bool         // the txn is serializable: what is covered counts as read
+	tracks   bool         // the txn is serializable, and the iterator not Untracked: what is covered counts as read
 	plain    bool         // no limit, filter or context: Next may take its fast path
 
 	item     Item                             // the current item
@@ -98,7 +99,7 @@ func (t *Txn) beginScan(it *Iterator, o *IteratorOptions) error {
 		c.Writes = &t.writes.Writes
 		// At other isolations nobody asks what was read, and a read-only transaction is serial as
 		// of its version: moves need not keep the covered range.
-		if it.tracks = t.isolation == Serializable; it.tracks {
+		if it.tracks = t.isolation == Serializable && !o.Untracked; it.tracks {
 			c.Shown = &it.covered
 		}
 	}

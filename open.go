@@ -409,7 +409,7 @@ func (o *opening) assembleDB(recovery engine.Recovery) {
 	o.db = db
 	db.source = follow.Source{
 		Fileset: checkpoint.Fileset{Store: o.fileStore(), Created: o.log.Super().Created},
-		Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
+		Views:   o.engine.Views, Follower: o.follower, Unflushed: o.engine.Unflushed,
 		Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.report.clockTime,
 	}
 	// A store that is only read has no pipeline: nil says so everywhere.
@@ -427,7 +427,7 @@ func (o *opening) assembleDB(recovery engine.Recovery) {
 		Now:      time.Now,
 		OnSync:   db.counters.sync.addDuration,
 	})
-	*o.commits = db.commits
+	*o.commits, db.source.Exclusive = db.commits, db.commits.Do
 	// Background work calls the pipeline through the DB, so it starts last.
 	o.engine.Start()
 }

@@ -229,7 +229,13 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 	if ctx.Done() == nil && ctx == context.Background() {
 		ctx = nil
 	}
-	p, err := db.engine.Views.Acquire(entry.Version(o.ReadAt))
+	var p *view.Pin
+	var err error
+	if o.from == nil {
+		p, err = db.engine.Views.Acquire(entry.Version(o.ReadAt))
+	} else {
+		p, err = o.from.fork()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -177,6 +177,61 @@ func following(ctx context.Context, dir string, key []byte, more func() bool, us
 	return nil
 }
 
+func snapshots(ctx context.Context, db *brock.DB, dir string, report func(*brock.Txn) error) error {
+	snapshot, err := db.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer snapshot.Close()
+	if err := snapshot.View(ctx, report); err != nil {
+		return err
+	}
+	return snapshot.Checkpoint(ctx, dir) // what the report has seen
+}
+
+func TestSnapshots(t *testing.T) {
+	db := memory(t)
+	dir := filepath.Join(t.TempDir(), "copy")
+	check(t, db.Set([]byte("a"), []byte("1")))
+	check(t, snapshots(t.Context(), db, dir, func(*brock.Txn) error { return db.Set([]byte("a"), []byte("2")) }))
+	made, err := brock.Open(brock.Options{Dir: dir})
+	check(t, err)
+	defer made.Close()
+	if v, err := made.Get([]byte("a")); string(v) != "1" {
+		t.Errorf("%q, %v", v, err)
+	}
+}
+
+func booking(txn *brock.Txn, orders []string, book func(*brock.Txn, string) error) error {
+	for _, order := range orders {
+		before := txn.Savepoint()
+		if err := book(txn, order); err != nil {
+			if err := txn.RollbackTo(before); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func TestBooking(t *testing.T) {
+	db := memory(t)
+	check(t, db.Update(func(txn *brock.Txn) error {
+		return booking(txn, []string{"a", "b", "c"}, func(txn *brock.Txn, order string) error {
+			check(t, txn.Set([]byte(order), nil))
+			if order == "b" {
+				return errors.New("sold out")
+			}
+			return nil
+		})
+	}))
+	for key, want := range map[string]bool{"a": true, "b": false, "c": true} {
+		if _, err := db.Get([]byte(key)); (err == nil) != want {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
 func watching(ctx context.Context, db *brock.DB, position brock.Position, index func(*brock.Change)) error {
 	for commit, err := range db.Watch(ctx, brock.WatchOptions{After: position}) {
 		if err != nil {

@@ -29,7 +29,7 @@ type Tree struct {
 	// WorkWaiting is the background work that waits to be tried again, and why; "" = none.
 	WorkWaiting string `gauge:"waiting_work" help:"1 while background work waits to be tried again."`
 	// PinnedBy is where the oldest transaction began: function, file and line.
-	PinnedBy      string        `gauge:"pinned" help:"1 while an open transaction keeps replaced data."`
+	PinnedBy      string        `gauge:"pinned" help:"1 while an open transaction or Snapshot keeps replaced data."`
 	PinnedVersion uint64        `gauge:"pinned_version" help:"Oldest version that a transaction still reads; 0 = none."`
 	PinnedFor     time.Duration `gauge:"pinned_time" unit:"s" help:"Time since something that the oldest transaction reads was replaced; 0 = nothing was."`
 	PinnedBytes   int64         `gauge:"pinned_files" unit:"By" help:"Files that only open transactions need."`

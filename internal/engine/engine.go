@@ -203,3 +203,6 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 	}
 	return part.Verify(ctx, e.files.SegmentConfig(), e.views.Coder, found)
 }
+
+// Unflushed describes, in order, the journal segments whose records are not yet in runs.
+func (e *Engine) Unflushed() []journal.SegmentInfo { return e.unflushed.segments() }

@@ -103,7 +103,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	// A memtable without separated values needs no look at each entry to know its segments: nothing
 	// in them is needed after the flush.
 	if sealed.Separated.Load() > 0 {
-		live, kept = compact.MeasureLiveness(sealed.Table, f.unflushed.segments(), rules, room)
+		live, kept = compact.MeasureLiveness(sealed.Iterator(), sealed.Shadowed(), f.unflushed.segments(), rules, room)
 	}
 	if len(kept) > 0 || f.feed.isWanted() {
 		// The manifest must not name what a power loss would take.
@@ -124,7 +124,9 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	}
 	// The values that a transaction has replaced itself have no entry any more, so the flush did
 	// not meet them. If they were not counted as dead here, nobody ever would.
-	sealed.Shadowed(out.Dead.Add)
+	for h := range sealed.Shadowed() {
+		out.Dead.Add(h)
+	}
 	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,

@@ -36,11 +36,20 @@ type snapshotPoint struct {
 // call; milli is that moment, in Unix milliseconds. The files of the layout and the keyring stay as
 // they are until fn returns.
 func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli int64) error) error {
+	return s.KeepKeys(ctx, func() error { return s.duringPoint(ctx, fn) })
+}
+
+// KeepKeys calls fn, which makes a copy. The data keys stay as they are until fn returns.
+func (s *Snapshots) KeepKeys(ctx context.Context, fn func() error) error {
 	if err := s.copying.beginCopy(ctx); err != nil {
 		return err
 	}
 	defer s.tasks.kickAll() // tryFinishRewriting may wait for the end of this copy
 	defer s.copying.endCopy()
+	return fn()
+}
+
+func (s *Snapshots) duringPoint(ctx context.Context, fn func(l *layout.Layout, milli int64) error) error {
 	k, l, err := s.makePoint(ctx)
 	if err != nil {
 		return err

@@ -141,6 +141,22 @@ func (p *Pin) releaseView() {
 	p.set.releaseSlot(p.slot)
 }
 
+// Fork returns another Pin of the same View and version, to be released by itself. The caller
+// holds p.
+func (p *Pin) Fork() *Pin {
+	s := p.set
+	f := s.takePin()
+	// A look at all slots takes time. With the mutex of that look, it sees p's slot before p can be
+	// released, or the new one's.
+	s.readers.mu.Lock()
+	defer s.readers.mu.Unlock()
+	f.slot.announceVersion(p.version)
+	f.slot.view.Store(p.view.ID)
+	f.view, f.version, f.floors = p.view, p.version, p.floors
+	f.SetOrigin(p.slot.origin.Load())
+	return f
+}
+
 // AddReference adds a reference: one more call of Release is necessary. The caller holds the Pin.
 func (p *Pin) AddReference() { p.extraRefs.Add(1) }
 

@@ -8,26 +8,19 @@ import (
 )
 
 // fileSystem is the file system of the copy. It has files of the store that the View holds open, so
-// that they can be read after the writer has removed them, and up to where they ended at that time.
-// Files that are created are in memory only. It changes nothing on the disk. holdFile and limitFile are called
-// before the others, which may run together.
+// that they can be read after the writer has removed them, and the journal's segments up to where
+// they ended at the moment of the copy. Files that are created are in memory only. It changes nothing
+// on the disk.
 type fileSystem struct {
 	vfs.FS
-	made *vfs.Mem            // files that were created
-	held map[string]heldFile // by path
+	made   *vfs.Mem            // files that were created
+	held   map[string]vfs.File // that the View keeps open, by path
+	limits map[string]int64    // where files end in the copy, by path
 }
 
 // newFileSystem returns a fileSystem that holds no file yet.
 func newFileSystem(fsys vfs.FS) *fileSystem {
-	return &fileSystem{FS: fsys, made: vfs.NewMem(), held: make(map[string]heldFile)}
-}
-
-// holdFile adds a file that the View keeps open.
-func (f *fileSystem) holdFile(file vfs.File) { f.held[file.Name()] = heldFile{file, -1} }
-
-// limitFile says where a file that is held ends.
-func (f *fileSystem) limitFile(path string, size int64) {
-	f.held[path] = heldFile{f.held[path].File, size}
+	return &fileSystem{FS: fsys, made: vfs.NewMem(), held: make(map[string]vfs.File), limits: make(map[string]int64)}
 }
 
 // Create makes a file in memory.
@@ -45,33 +38,38 @@ func (f *fileSystem) Remove(path string) error { return f.made.Remove(path) }
 func (f *fileSystem) SyncDir(string) error { return nil }
 
 // Open opens a file that is held, or in memory, or on the disk.
-func (f *fileSystem) Open(path string) (vfs.File, error) {
-	// First: on the disk another file may have this name by now, or none.
-	if file, ok := f.held[path]; ok {
-		return file, nil
+func (f *fileSystem) Open(path string) (file vfs.File, err error) {
+	// What is held first: on the disk another file may have this name by now, or none.
+	if held := f.held[path]; held != nil {
+		file = heldFile{held}
+	} else if file, err = f.made.Open(path); err != nil {
+		if file, err = f.FS.Open(path); err != nil {
+			return nil, err
+		}
 	}
-	if file, err := f.made.Open(path); err == nil {
-		return file, nil
+	if size, ok := f.limits[path]; ok {
+		return limitedFile{file, size}, nil
 	}
-	return f.FS.Open(path)
+	return file, nil
 }
 
-// heldFile is a file that is held open. It can't be mapped.
-type heldFile struct {
-	vfs.File
-	size int64 // where it ends; less than 0: where it ends on the disk
-}
+// heldFile is a file that is held open.
+type heldFile struct{ vfs.File }
 
 // Close does nothing: the View closes the file.
 func (f heldFile) Close() error { return nil }
 
-// Map is not supported: a mapping would go beyond the end of the copy.
+// Map is not supported: the copy reads a file once.
 func (f heldFile) Map(int64) (vfs.Mapping, error) { return nil, errors.ErrUnsupported }
 
-// Size is where the file ends in the copy.
-func (f heldFile) Size() (int64, error) {
-	if f.size >= 0 {
-		return f.size, nil
-	}
-	return f.File.Size()
+// limitedFile is a file that has gone on since. It can't be mapped.
+type limitedFile struct {
+	vfs.File
+	size int64 // where it ends in the copy
 }
+
+// Map is not supported: a mapping would go beyond the end of the copy.
+func (f limitedFile) Map(int64) (vfs.Mapping, error) { return nil, errors.ErrUnsupported }
+
+// Size is where the file ends in the copy.
+func (f limitedFile) Size() (int64, error) { return f.size, nil }

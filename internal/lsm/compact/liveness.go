@@ -1,9 +1,11 @@
 package compact
 
 import (
+	"iter"
+
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/memtable"
+	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -40,12 +42,13 @@ func (c Liveness) addRecord(h entry.Handle) *liveRecords {
 
 // MeasureLiveness counts what the flush of a memtable will leave alive in each journal
 // segment, and decides which of them to keep: kept has these as value segments. If the live
-// values of the others take more than room, in bytes, it keeps each segment that has any.
-func MeasureLiveness(sealed *memtable.Table, segments []journal.SegmentInfo, rules Rules, room int64) (c Liveness, kept []layout.Segment) {
+// values of the others take more than room, in bytes, it keeps each segment that has any. entries
+// are those of the memtable, and shadowed is what they have shadowed.
+func MeasureLiveness(entries iterator.Iterator, shadowed iter.Seq[entry.Handle], segments []journal.SegmentInfo, rules Rules, room int64) (c Liveness, kept []layout.Segment) {
 	c = make(Liveness)
 	// A pass of its own: the flush must know which segments stay before it copies
 	// the first value out of one.
-	entries, r := sealed.Iterator(), newRetention(rules)
+	r := newRetention(rules)
 	defer entries.Close()
 	defer r.closeCovers()
 	for ok := entries.First(); ok; ok = entries.Next() {
@@ -59,7 +62,9 @@ func MeasureLiveness(sealed *memtable.Table, segments []journal.SegmentInfo, rul
 			s.live += uint64(entry.RecordSize(e, true))
 		}
 	}
-	sealed.Shadowed(func(h entry.Handle) { c.addRecord(h) })
+	for h := range shadowed {
+		c.addRecord(h)
+	}
 	moves := uint64(0)
 	for num, s := range c {
 		if s.keep = policy.KeepSegment(s.live, uint64(journal.FindSegment(segments, num).Offset)); !s.keep {

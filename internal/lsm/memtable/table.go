@@ -6,6 +6,7 @@ package memtable
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,7 @@ type Options struct {
 
 // Table is a set of entries and range deletes. One goroutine, the writer, calls Add and
 // DeleteRange. Others may call all other methods meanwhile, except two: Shadowed needs a writer
-// that has stopped, and Release must be the last call. A call that begins after Add has
+// that adds nothing meanwhile, and Release must be the last call. A call that begins after Add has
 // returned sees the entry. Keys and values that are returned lie in the arena, and are valid until
 // Release.
 //
@@ -309,12 +310,16 @@ func (t *Table) MaxVersion() entry.Version {
 	return max(entry.Version(t.marks.newest.Load()), t.RangeDeletes().MaxVersion())
 }
 
-// Shadowed calls fn for the handle of each separated value whose entry was replaced by a later Add
-// of the same key and version: these values are garbage. The writer has stopped.
-func (t *Table) Shadowed(fn func(entry.Handle)) {
-	for _, p := range t.shadowed {
-		if r := t.arena.at(p); r.word&flagSeparated != 0 {
-			fn(r.handle())
+// Shadowed walks the handle of each separated value whose entry was replaced by a later Add of the
+// same key and version: these values are garbage. The writer must not add anything during the call.
+// The walk, at any time until Release, has what was replaced before the call.
+func (t *Table) Shadowed() iter.Seq[entry.Handle] {
+	list := t.shadowed
+	return func(yield func(entry.Handle) bool) {
+		for _, p := range list {
+			if r := t.arena.at(p); r.word&flagSeparated != 0 && !yield(r.handle()) {
+				return
+			}
 		}
 	}
 }

@@ -288,7 +288,9 @@ func TestLaterAddOfTheSameVersionShadows(t *testing.T) {
 		}
 	}
 	var dead, live []uint64
-	tab.Shadowed(func(h entry.Handle) { dead = append(dead, h.Offset/8) })
+	for h := range tab.Shadowed() {
+		dead = append(dead, h.Offset/8)
+	}
 	it := tab.Iterator()
 	for ok := it.First(); ok; ok = it.Next() {
 		live = append(live, it.Entry().Handle.Offset/8)

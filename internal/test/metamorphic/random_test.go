@@ -362,7 +362,13 @@ func (w *world) writerStep() {
 		return
 	}
 	x := pick(w.rng, w.writers...)
-	switch n := w.rng.IntN(10); {
+	switch n := w.rng.IntN(13); {
+	case n == 10:
+		w.savepoint(x)
+	case n == 11:
+		w.rollback(x)
+	case n == 12:
+		w.lock(x)
 	case n < 4:
 		m, e := w.write()
 		w.note("txn at %d: write %.10q-%.10q, delete %v, range %v", x.at, m.Keys().Lower, m.Keys().Upper, m.Delete, m.Range != nil)

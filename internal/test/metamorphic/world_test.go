@@ -59,6 +59,7 @@ type openTxn struct {
 	isolation brock.Isolation
 	synced    bool
 	wrote     []model.Write
+	points    []savedPoint
 	its       []*openIterator
 }
 

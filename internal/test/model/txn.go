@@ -26,6 +26,24 @@ func (t *Txn) ReadVersion() uint64 { return t.at }
 // Write adds a write.
 func (t *Txn) Write(w Write) { t.writes = append(t.writes, w) }
 
+// Undo forgets all but the first n writes.
+func (t *Txn) Undo(n int) { t.writes = t.writes[:n] }
+
+// Lock reads key, and writes it again as it is, unless the transaction has written it.
+func (t *Txn) Lock(key string, now uint64) (w Write, wrote bool) {
+	t.Read(Key(key))
+	if _, own := t.own(key); own {
+		return w, false
+	}
+	if e, found := t.store.Get(key, t.at, now); found {
+		w = Write{Key: key, Value: e.Value, Expires: e.Expires, Meta: e.Meta, Latest: e.Latest}
+	} else {
+		w = Write{Key: key, Delete: true}
+	}
+	t.Write(w)
+	return w, true
+}
+
 // Read notes that the transaction depends on the keys of r.
 func (t *Txn) Read(r Range) {
 	if !r.Empty() {

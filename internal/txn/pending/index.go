@@ -55,15 +55,39 @@ func (m *memory) indexHash(offset int, key []byte, h uint64) {
 	if 2*(m.live+1) > len(m.buckets) {
 		m.growTable()
 	}
+	m.recs = append(m.recs, record{offset: offset, hash: h})
+	m.linkRecord(len(m.recs)-1, key)
+}
+
+// linkRecord makes the i-th record, which has this key, the newest of the key.
+func (m *memory) linkRecord(i int, key []byte) {
 	// The older record stays where it is, as a reader may hold its bytes.
-	bucket, i := m.findRecord(key, h)
-	if i >= 0 {
-		m.recs[i].dead = true
+	bucket, older := m.findRecord(key, m.recs[i].hash)
+	if older >= 0 {
+		m.recs[older].dead = true
 	} else {
 		m.live++
 	}
-	m.recs = append(m.recs, record{offset: offset, hash: h})
-	m.buckets[bucket] = uint32(len(m.recs))
+	m.buckets[bucket] = uint32(i + 1)
+}
+
+// truncateRecords forgets all but the first n records, which end at offset in the arena.
+func (m *memory) truncateRecords(n, offset int) {
+	if m.aliased {
+		// Readers and iterators go on to use what is forgotten, so what comes next must not lie in
+		// the same memory.
+		m.arena, m.recs = m.arena[:offset:offset], slices.Clone(m.recs[:n])
+	} else {
+		m.arena, m.recs = m.arena[:offset], m.recs[:n]
+	}
+	m.count, m.live, m.sorted, m.sortedCount = n, 0, nil, 0
+	// A record does not know which one it has replaced, so the index is made again.
+	clear(m.buckets)
+	for i := range m.recs {
+		if m.recs[i].dead = false; !m.recs[i].ranged {
+			m.linkRecord(i, m.decodeRecord(i).Key)
+		}
+	}
 }
 
 // findRecord returns the record of a stored key and its bucket; or -1, and the bucket where it

@@ -61,16 +61,24 @@ func (w *Writes) Apply(c *Encoder, key []byte, s commit.Step, now func() uint64)
 		}
 		covered = w.ranges != nil && w.deletedSince(o.Key, i)
 	}
-	if !covered && i >= 0 && m.recs[i].op > 0 {
+	joined := !covered && i >= 0 && m.recs[i].op > 0
+	switch {
+	case joined && w.marks.last == 0:
 		n, err := w.ops[m.recs[i].op-1].AddStep(s)
 		w.operations.bytes += n
 		return err
+	case joined: // in a copy, as a Rollback may need the one that there is
+		for _, before := range w.ops[m.recs[i].op-1].Steps {
+			if _, err := o.AddStep(before); err != nil {
+				return err
+			}
+		}
 	}
 	n, err := o.AddStep(s)
 	switch {
 	case err != nil:
 		return err
-	case covered || i >= 0:
+	case !joined && (covered || i >= 0):
 		return w.computeNow(c, &o, i, covered, now())
 	}
 	w.addOperation(c, o, len(o.Key)+n)

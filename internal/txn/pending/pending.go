@@ -24,6 +24,7 @@ type Writes struct {
 	Indexed bool
 
 	memory     memory
+	marks      marks          // places to which they can be rolled back
 	spilled    int            // number of records in files
 	ranges     *rangedel.Set  // range deletes in memory; the n-th record has version n here
 	files      Files          // spilled writes, older than those in memory; nil: none
@@ -50,7 +51,7 @@ func (w *Writes) Reset() {
 	// All state goes: a pooled transaction must not see what another one has written.
 	w.memory.clearRecords()
 	w.operations = operations{}
-	w.Indexed, w.spilled, w.ranges, w.files, w.failed, w.limiter = false, 0, nil, nil, nil, nil
+	w.Indexed, w.marks, w.spilled, w.ranges, w.files, w.failed, w.limiter = false, marks{}, 0, nil, nil, nil, nil
 	w.given = w.given[:0]
 }
 

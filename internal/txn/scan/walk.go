@@ -14,16 +14,16 @@ import (
 // its own writes: the live entry of each key or, with all, every version and delete. A move
 // returns whether it has found an entry; w.entry is that entry until the next move.
 type walk struct {
-	src    iterator.Iterator
-	store  iterator.Iterator // the store's part of src
-	own    iterator.Iterator // the transaction's own writes in src; nil: there are none
-	ownLen int               // how many writes there were when own was made
-	clock  Clock             // for entries that expire
-	lo, hi []byte            // bounds of stored keys, [lo, hi)
-	at     entry.Version     // show no newer version
-	since  entry.Version     // show only newer versions
-	all    bool              // show all versions and deletes
-	cover  *rangedel.Cover   // what range deletes hide; nil: nothing; with all, src deals with that
+	src        iterator.Iterator
+	store      iterator.Iterator // the store's part of src
+	own        iterator.Iterator // the transaction's own writes in src; nil: there are none
+	ownChanges int               // of the writes, when own was made
+	clock      Clock             // for entries that expire
+	lo, hi     []byte            // bounds of stored keys, [lo, hi)
+	at         entry.Version     // show no newer version
+	since      entry.Version     // show only newer versions
+	all        bool              // show all versions and deletes
+	cover      *rangedel.Cover   // what range deletes hide; nil: nothing; with all, src deals with that
 
 	storeCover *rangedel.Cover // what range deletes of the store hide
 	pin        *view.Pin       // of the store's part
@@ -53,10 +53,10 @@ func (w *walk) setSource(own iterator.Iterator, cover *rangedel.Cover) {
 	}
 }
 
-// addOwnWrites adds what the transaction has written since the last call. A seek must follow.
+// addOwnWrites makes the walk see the transaction's writes as they are now. A seek must follow.
 func (w *walk) addOwnWrites(p *pending.Writes) {
 	// Most transactions only read, or write before they scan.
-	if p.Len() == w.ownLen {
+	if p.Changes() == w.ownChanges {
 		return
 	}
 	if w.own != nil {
@@ -64,7 +64,7 @@ func (w *walk) addOwnWrites(p *pending.Writes) {
 		w.own.Close()
 	}
 	// A new iterator: the order of the one before does not have the new writes.
-	w.ownLen = p.Len()
+	w.ownChanges = p.Changes()
 	cover := w.storeCover
 	if own := p.RangeDeletes(); len(own) > 0 {
 		cover = cover.WithPending(own...)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,10 +163,16 @@ func RestoreBackups(t testing.TB, o brock.Options, want string, streams ...[]byt
 // each version of each key, with meta byte, expiry and value.
 func ShowRetained(t testing.TB, db *brock.DB, at uint64) string {
 	t.Helper()
-	var all strings.Builder
 	txn, err := db.Begin(t.Context(), brock.TxnOptions{ReadAt: at})
 	assert.OK(t, err)
 	defer txn.Discard()
+	return ShowVersions(t, txn, slices.Collect(db.Keyspaces()))
+}
+
+// ShowVersions is ShowRetained for what a transaction sees of the default keyspace and of others.
+func ShowVersions(t testing.TB, txn *brock.Txn, others []*brock.Keyspace) string {
+	t.Helper()
+	var all strings.Builder
 	in := func(name string, txn *brock.Txn) {
 		fmt.Fprintf(&all, "[%s]\n", name)
 		for it, err := range txn.Items(brock.IteratorOptions{AllVersions: true}) {
@@ -181,7 +188,7 @@ func ShowRetained(t testing.TB, db *brock.DB, at uint64) string {
 		}
 	}
 	in("", txn)
-	for ks := range db.Keyspaces() {
+	for _, ks := range others {
 		in(ks.Name(), txn.In(ks))
 	}
 	return all.String()

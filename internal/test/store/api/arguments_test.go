@@ -56,13 +56,14 @@ func TestWrongArgumentsUnderEveryCall(t *testing.T) {
 		item := assert.Must(read.Get([]byte("a")))
 		items = append(items, item)
 		w, l := ks.NewWriter(t.Context()), assert.Must(ks.NewLoader(t.Context(), brock.LoadOptions{Sorted: true}))
-		for _, x := range []any{db, ks, read, update, ended, it, fresh, closed, item, it.Item(), fresh.Item(), closed.Item(), items[0],
+		snapshot := assert.Must(db.Snapshot())
+		for _, x := range []any{snapshot, db, ks, read, update, ended, it, fresh, closed, item, it.Item(), fresh.Item(), closed.Item(), items[0],
 			db.NewBatch(), w, l, brock.NewEntry(nil, nil), new(brock.Metrics), new(brock.Histogram), new(brock.Commit), new(brock.Change), new(brock.ChangeKind), new(brock.Position)} {
 			if reflect.TypeOf(x) == r {
 				list = append(list, x)
 			}
 		}
-		return append(list, reflect.New(r.Elem()).Interface()), func() { read.Discard(); update.Discard(); w.Close(); l.Abort() }
+		return append(list, reflect.New(r.Elem()).Interface()), func() { snapshot.Close(); read.Discard(); update.Discard(); w.Close(); l.Abort() }
 	}
 	for kind, c := range wrongCalls {
 		c.read = func(string, []byte) {}

@@ -31,7 +31,7 @@ var receivers = []reflect.Type{
 	reflect.TypeFor[*brock.Metrics](), reflect.TypeFor[*brock.Histogram](), reflect.TypeFor[*brock.OptionError](), reflect.TypeFor[*brock.ConflictError](),
 	reflect.TypeFor[*brock.BackupInfo](), reflect.TypeFor[*brock.Commit](), reflect.TypeFor[*brock.Change](), reflect.TypeFor[*brock.ChangeKind](), reflect.TypeFor[*brock.Position](),
 	reflect.TypeFor[*brock.OpenMode](), reflect.TypeFor[*brock.Recovery](), reflect.TypeFor[*brock.Durability](), reflect.TypeFor[*brock.Compression](),
-	reflect.TypeFor[*brock.Isolation](), reflect.TypeFor[*brock.MetricKind](),
+	reflect.TypeFor[*brock.Isolation](), reflect.TypeFor[*brock.Snapshot](), reflect.TypeFor[*brock.MetricKind](),
 }
 
 // argument is a value for the n-th parameter of a method.

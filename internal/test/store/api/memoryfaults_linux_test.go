@@ -98,7 +98,8 @@ func (s *faultStore) of(t testing.TB, v faultValue, r reflect.Type) (list []any,
 	read, update := s.db.NewTransaction(false).In(ks), s.db.NewTransaction(true).In(ks)
 	w, bat := ks.NewWriter(t.Context()), s.db.NewBatch().In(ks)
 	l := assert.Must(ks.NewLoader(t.Context(), brock.LoadOptions{Sorted: true, MaxMemory: 1}))
-	done = func() { read.Discard(); update.Discard(); w.Close(); l.Abort() }
+	snapshot := assert.Must(s.db.Snapshot())
+	done = func() { snapshot.Close(); read.Discard(); update.Discard(); w.Close(); l.Abort() }
 	item, err := read.Get([]byte(v.key))
 	assert.OK(t, err)
 	for _, o := range []brock.IteratorOptions{{Lower: []byte(v.key)}, {Lower: []byte(v.key), Prefetch: 4, AllVersions: true}} {
@@ -110,7 +111,7 @@ func (s *faultStore) of(t testing.TB, v faultValue, r reflect.Type) (list []any,
 			list = append(list, it.Item())
 		}
 	}
-	for _, x := range []any{s.db, ks, read, update, item, bat, w, l, brock.NewEntry(nil, nil)} {
+	for _, x := range []any{snapshot, s.db, ks, read, update, item, bat, w, l, brock.NewEntry(nil, nil)} {
 		if reflect.TypeOf(x) == r {
 			list = append(list, x)
 		}
@@ -120,7 +121,7 @@ func (s *faultStore) of(t testing.TB, v faultValue, r reflect.Type) (list []any,
 
 // faultErrors are what a call may return: the damage, or what an earlier call has led to.
 var faultErrors = []error{brock.ErrCorrupt, brock.ErrKeyNotFound, brock.ErrVersionMismatch, brock.ErrTxnDone, brock.ErrClosed,
-	brock.ErrStopped, brock.ErrInvalid, brock.ErrReadOnly, brock.ErrKeyspaceNotFound, brock.ErrUnsupported}
+	brock.ErrStopped, brock.ErrInvalid, brock.ErrReadOnly, brock.ErrKeyspaceNotFound, brock.ErrUnsupported, brock.ErrVersionGone}
 
 // No public call ends the process, or returns wrong bytes, when nothing that is mapped
 // can be read any more, be it in the store or what the caller passes in. The calls are
