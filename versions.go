@@ -114,7 +114,3 @@ func (k *Keyspace) SetDiscardVersion(version uint64) error {
 	}
 	return k.db.engine.Keyspaces.Discard(k.at.ID, entry.Version(version))
 }
-
-// SetDiscardVersion is Keyspace.SetDiscardVersion for the default keyspace, whose Retention is that
-// of Options.KeyspaceDefaults.
-func (db *DB) SetDiscardVersion(version uint64) error { return db.main.SetDiscardVersion(version) }

@@ -987,7 +987,7 @@ func givenVersions(ctx context.Context, db *brock.DB) error {
 	if err := db.AdvanceVersion(ctx, 2000); err != nil { // the next commit is above
 		return err
 	}
-	if err := db.SetDiscardVersion(1001); err != nil { // reads at 1001 and later still work
+	if err := db.Default().SetDiscardVersion(1001); err != nil { // reads at 1001 and later still work
 		return err
 	}
 	return nil

@@ -54,13 +54,8 @@ func (w *Writes) Apply(c *Encoder, key []byte, s commit.Step, now func() uint64)
 	}
 	o := commit.Operation{Key: AppendKey(make([]byte, 0, len(c.Prefix)+len(key)), c.Prefix, key)}
 	o.Hash = checksum.HashKey(c.Seed, o.Key)
-	m, i, covered := &w.memory, -1, false
-	if w.Indexed {
-		if m.live > 0 {
-			_, i = m.findRecord(o.Key, o.Hash)
-		}
-		covered = w.ranges != nil && w.deletedSince(o.Key, i)
-	}
+	m := &w.memory
+	i, covered := w.findOwn(o.Key, o.Hash)
 	joined := !covered && i >= 0 && m.recs[i].op > 0
 	switch {
 	case joined && w.marks.last == 0:
@@ -89,6 +84,18 @@ func (w *Writes) Apply(c *Encoder, key []byte, s commit.Step, now func() uint64)
 	w.addRecord(c, &entry.Entry{Key: o.Key, Kind: entry.Set}, o.Hash)
 	m.recs[len(m.recs)-1].op = uint32(len(w.ops))
 	return nil
+}
+
+// findOwn returns the newest record of a stored key, -1 if there is none or no index, and whether a range
+// delete covers it or its absence.
+func (w *Writes) findOwn(key []byte, h uint64) (i int, covered bool) {
+	if !w.Indexed {
+		return -1, false
+	}
+	if i = -1; w.memory.live > 0 {
+		_, i = w.memory.findRecord(key, h)
+	}
+	return i, w.ranges != nil && w.deletedSince(key, i)
 }
 
 // addOperation adds an operation in the keyspace of c, which takes so many bytes.

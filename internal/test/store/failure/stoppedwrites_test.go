@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/internal/test/kit/assert"
-	"github.com/brockdb/brock/internal/test/kit/deadline"
 	"github.com/brockdb/brock/internal/test/kit/storetest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -157,20 +156,21 @@ func TestFailedBackgroundSyncIsTold(t *testing.T) {
 	faulty.Inject(faultfs.Fault{Kinds: faultfs.Syncs &^ faultfs.SyncDir, Path: ".log", Times: faultfs.Always})
 	// Background work is asked to look for what is to be done again and again, as it may still look
 	// because the keyspace was made, and find less than was sealed.
-	for i := 0; err == nil && len(failed) == 0; i++ {
+	var told error
+	for i := 0; told == nil; i++ {
 		for k := 1; err == nil && k < 40; k++ {
 			err = db.Set(fmt.Appendf(nil, "key %d", k), storetest.RandomBytes(k, 20000)) // fills segments, and no memtable
 		}
 		if err == nil {
 			err = ks.SetOptions(brock.KeyspaceOptions{ValueThreshold: 600 + i})
 		}
-		for begin := time.Now(); err == nil && len(failed) == 0 && time.Since(begin) < 5*time.Second; {
-			time.Sleep(time.Millisecond)
+		select {
+		case told = <-failed:
+		case <-time.After(5 * time.Second):
 		}
 	}
-	err = deadline.Receive(t, "the event", failed)
-	assert.Error(t, "the event", err, brock.ErrStopped)
-	assert.Error(t, "the event", err, faultfs.ErrIO)
+	assert.Error(t, "the event", told, brock.ErrStopped)
+	assert.Error(t, "the event", told, faultfs.ErrIO)
 	wantStopped(t, db, faultfs.ErrIO)
 	assert.OK(t, db.View(func(txn *brock.Txn) error {
 		assert.Equal(t, "length", len(storetest.Get(txn, "key 0")), 20000)

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -64,7 +65,7 @@ func TestGivenVersionsMisused(t *testing.T) {
 		{"Advance to 0", db.AdvanceVersion(t.Context(), 0), brock.ErrVersionMismatch},
 		{"Advance to the newest", db.AdvanceVersion(t.Context(), newest), brock.ErrVersionMismatch},
 		{"Advance too far", db.AdvanceVersion(t.Context(), brock.MaxCommitAt+1), brock.ErrInvalid},
-		{"Discard in the default keyspace", db.SetDiscardVersion(1), brock.ErrInvalid},
+		{"Discard in the default keyspace", db.Default().SetDiscardVersion(1), brock.ErrInvalid},
 		{"Discard without Manual", mine.SetDiscardVersion(1), brock.ErrInvalid},
 		{"Discard beyond the newest", manual.SetDiscardVersion(newest + 1), brock.ErrInvalid},
 		{"Discard nothing", manual.SetDiscardVersion(0), nil},
@@ -94,13 +95,13 @@ func TestGivenVersionsMisused(t *testing.T) {
 	assert.Error(t, "a dropped keyspace", manual.SetDiscardVersion(1), brock.ErrKeyspaceNotFound)
 	assert.OK(t, db.Close())
 	closed := db.NewBatch()
-	for _, err := range []error{db.AdvanceVersion(t.Context(), brock.MaxCommitAt), db.SetDiscardVersion(1), mine.SetDiscardVersion(1), closed.At(5), new(brock.Batch).At(5)} {
+	for _, err := range []error{db.AdvanceVersion(t.Context(), brock.MaxCommitAt), db.Default().SetDiscardVersion(1), mine.SetDiscardVersion(1), closed.At(5), new(brock.Batch).At(5)} {
 		assert.Error(t, "closed", err, brock.ErrClosed)
 	}
 	o.Mode = brock.ReadOnly
 	db = assert.Must(brock.Open(o))
 	assert.Equal(t, "version", db.Version(), brock.MaxCommitAt+2) // with the drop
-	for _, err := range []error{db.AdvanceVersion(t.Context(), brock.MaxCommitAt), db.SetDiscardVersion(1), db.NewBatch().At(5)} {
+	for _, err := range []error{db.AdvanceVersion(t.Context(), brock.MaxCommitAt), db.Default().SetDiscardVersion(1), db.NewBatch().At(5)} {
 		assert.Error(t, "read-only", err, brock.ErrReadOnly)
 	}
 	assert.OK(t, db.Close())
@@ -272,10 +273,7 @@ func testDiscardReadsNothing(t *testing.T, name string) {
 	assert.OK(t, db.Compact(t.Context()))
 	before := mem.Used()
 	const discard = 100 + 10*(versions-6) + 5 // between two versions
-	set := db.SetDiscardVersion
-	if ks != nil {
-		set = ks.SetDiscardVersion
-	}
+	set := cmp.Or(ks, db.Default()).SetDiscardVersion
 	counting.Store(true)
 	assert.OK(t, set(discard))
 	counting.Store(false)

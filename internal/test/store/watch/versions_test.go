@@ -280,7 +280,7 @@ func testGivenVersions(t *testing.T, seed uint64) {
 			}
 		case 12:
 			v := p.versions[rnd.IntN(len(p.versions))]
-			assert.OK(t, db.SetDiscardVersion(v))
+			assert.OK(t, db.Default().SetDiscardVersion(v))
 			floor = max(floor, v)
 		case 13: // all was synced, so nothing may be lost
 			if rnd.IntN(2) == 0 {
