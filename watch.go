@@ -3,7 +3,6 @@ package brock
 import (
 	"bytes"
 	"context"
-	"encoding"
 	"errors"
 	"fmt"
 	"iter"
@@ -84,60 +83,6 @@ func (c *Change) Value() ([]byte, error) {
 		return nil, fmt.Errorf("brock: a change without a value: %w", ErrInvalid)
 	}
 	return c.value(nil)
-}
-
-// Position is a place between two commits of one store. Two Positions are the same place if they are
-// equal (==). A consumer that stores it together with what it has made of the commits, in one
-// transaction of its own, handles each commit exactly once, whatever crashes.
-//
-// A Position belongs to one history. A copy of the store (a restored backup, a checkpoint, a salvage)
-// that goes on by itself gives the same versions to other commits, so Watch refuses a Position of
-// another past with ErrVersionGone.
-type Position struct {
-	version uint64
-	session uint64 // id of the opening of the store that has committed it
-}
-
-var (
-	_ encoding.TextMarshaler   = Position{}
-	_ encoding.TextUnmarshaler = (*Position)(nil)
-)
-
-// Version is the version of the last commit before the place.
-func (p Position) Version() uint64 { return p.version }
-
-// String is the Position as text, for ParsePosition: the version, "-", 16 hex digits.
-func (p Position) String() string { return fmt.Sprintf("%d-%016x", p.version, p.session) }
-
-// MarshalText returns String.
-func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// UnmarshalText sets p to what String has returned. It returns ErrInvalid for any other text.
-func (p *Position) UnmarshalText(text []byte) error {
-	var q Position
-	_, err := fmt.Sscanf(string(text), "%d-%x", &q.version, &q.session)
-	if err != nil || q.String() != string(text) {
-		return fmt.Errorf("brock: %.100q is no position: %w", text, ErrInvalid)
-	}
-	*p = q
-	return nil
-}
-
-// ParsePosition returns the Position that String has printed, or ErrInvalid.
-func ParsePosition(text string) (p Position, err error) {
-	err = p.UnmarshalText([]byte(text))
-	return p, err
-}
-
-// positionAt is the place behind version v.
-func (w *watch) positionAt(v entry.Version) Position {
-	// A session is recorded before its first commit is visible.
-	s, ok := w.db.engine.Sessions().Of(v)
-	if !ok {
-		// All copies have it in common. The zero Position would mean now.
-		s.ID = w.db.seed | 1
-	}
-	return Position{version: uint64(v), session: s.ID}
 }
 
 // feedPoll is how often a Watch of a follower looks for commits of the writer.
@@ -330,7 +275,7 @@ var _ engine.FeedReader = feedPlace{}
 // reached returns ErrVersionGone unless p is in the history of this store.
 func (w *watch) reached(p Position) error {
 	v := entry.Version(p.version)
-	if v > w.db.engine.Views.Visible() || w.positionAt(v) != p {
+	if v > w.db.engine.Views.Visible() || positionAt(w.db, v) != p {
 		return fmt.Errorf("brock: position %v is not in the history of this store: %w", p, ErrVersionGone)
 	}
 	return nil
@@ -415,7 +360,7 @@ func (w *watch) sleep(ctx context.Context, last entry.Version) error {
 // yield yields a Commit.
 func (w *watch) yield(c *Commit, yield func(*Commit, error) bool) error {
 	v := entry.Version(c.Version)
-	c.position = w.positionAt(v)
+	c.position = positionAt(w.db, v)
 	if w.shown, w.caught = v, c.Caught; !yield(c, nil) {
 		return errLoopLeft
 	}
