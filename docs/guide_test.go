@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/objects"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -1295,4 +1296,36 @@ func TestSalvage(t *testing.T) {
 	if err != nil || sum.Keys != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}
+}
+
+// An upload and its index entry appear together, and the content is read back.
+func TestFilesAndBlobs(t *testing.T) {
+	db := memory(t)
+	var w bytes.Buffer
+	content := strings.Repeat("content ", 300_000)
+	check(t, keepFile(t.Context(), db, strings.NewReader(content), &w))
+	if w.String() != content {
+		t.Errorf("%d bytes were read, %d were written", w.Len(), len(content))
+	}
+}
+
+func keepFile(ctx context.Context, db *brock.DB, body io.Reader, w io.Writer) error {
+	files, err := objects.Open(db, "files", objects.Options{})
+	if err != nil {
+		return err
+	}
+	// body is read once. The object and its name in the index appear together.
+	_, err = files.Upload(ctx, []byte("a/b.txt"), body, objects.PutOptions{Type: "text/plain"},
+		func(txn *brock.Txn, info objects.Info) error { return txn.Set(info.Digest[:], info.Key) })
+	if err != nil {
+		return err
+	}
+	return db.View(func(txn *brock.Txn) error {
+		o, err := files.Open(txn, []byte("a/b.txt")) // io.Reader, io.ReaderAt, io.Seeker, io.WriterTo
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, o.Checked()) // fails at the end if the SHA-256 is wrong
+		return err
+	})
 }
