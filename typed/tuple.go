@@ -30,7 +30,7 @@ const (
 const maxDepth = 100
 
 // appendElement appends an element of a tuple that lies in depth others.
-func appendElement(dst []byte, e any, depth int) (_ []byte, err error) {
+func appendElement(dst []byte, e any, depth int) ([]byte, error) {
 	switch e := e.(type) {
 	case nil:
 		return append(dst, codeNull), nil
@@ -59,17 +59,26 @@ func appendElement(dst []byte, e any, depth int) (_ []byte, err error) {
 	case [16]byte:
 		return append(append(dst, codeUUID), e[:]...), nil
 	case []any:
-		dst = append(dst, codeNested)
-		for i := 0; i < len(e) && depth < maxDepth && err == nil; i++ {
-			if dst, err = appendElement(dst, e[i], depth+1); e[i] == nil {
-				dst = append(dst, afterAll)
-			}
+		return appendTuple(dst, e, depth)
+	}
+	return nil, misuse("an element of a tuple is a %T", e)
+}
+
+// appendTuple appends a tuple in a tuple. A null is escaped there: a zero byte ends it.
+func appendTuple(dst []byte, elements []any, depth int) (_ []byte, err error) {
+	if depth == maxDepth {
+		return nil, misuse("tuples lie %d deep", depth)
+	}
+	dst = append(dst, codeNested)
+	for _, e := range elements {
+		if dst, err = appendElement(dst, e, depth+1); err != nil {
+			return nil, err
 		}
-		if depth < maxDepth {
-			return append(dst, 0), err
+		if e == nil {
+			dst = append(dst, afterAll)
 		}
 	}
-	return nil, misuse("an element of a tuple is a %T, or lies %d deep", e, depth)
+	return append(dst, 0), nil
 }
 
 // appendText appends a string. A zero byte ends it.

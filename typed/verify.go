@@ -130,31 +130,32 @@ func (v *verification[K, R]) checkRecord(at []place[R], item *brock.Item, key []
 			return err
 		}
 		for _, value := range values {
-			w := at.makeEntry(value, k)
-			entry, err := lookUp(at.entries, w.key)
-			if err != nil {
+			if err := v.checkValue(at, Finding[K]{Missing, at.name, id, nil}, value, k); err != nil {
 				return err
 			}
-			if entry != nil && bytes.Equal(entry, w.value) {
-				continue
-			}
-			f := Finding[K]{Missing, at.name, id, w.key}
-			if entry != nil && at.unique {
-				err = t.checkDuplicate(at, value, k, entry)
-			}
-			if errors.Is(err, ErrDuplicate) || errors.Is(err, ErrDecode) {
-				f.Kind, err = Double, nil
-			}
-			if err == nil && v.repair && f.Kind == Missing {
-				err = t.carryOut(at.entries, plan{w})
-			}
-			if err != nil {
-				return err
-			}
-			v.found = append(v.found, f)
 		}
 	}
 	return nil
+}
+
+// checkValue looks for the entry that a value of the record under k should have. f is what to find
+// if it has none.
+func (v *verification[K, R]) checkValue(at place[R], f Finding[K], value, k []byte) error {
+	w := at.makeEntry(value, k)
+	entry, err := lookUp(at.entries, w.key)
+	if err != nil || entry != nil && bytes.Equal(entry, w.value) {
+		return err
+	}
+	if f.Stored = w.key; entry != nil && at.unique {
+		err = v.table.checkDuplicate(at, value, k, entry)
+	}
+	if errors.Is(err, ErrDuplicate) || errors.Is(err, ErrDecode) {
+		f.Kind, err = Double, nil
+	} else if err == nil && v.repair {
+		err = v.table.carryOut(at.entries, plan{w})
+	}
+	v.found = append(v.found, f)
+	return err
 }
 
 // checkEntry looks for the record that an entry should have.

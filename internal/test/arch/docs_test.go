@@ -294,7 +294,7 @@ func TestNamedAPIExists(t *testing.T) {
 // TestReadmeIsTrue holds the README's test command against the one of the gate,
 // and its version of Go against the modules'.
 func TestReadmeIsTrue(t *testing.T) {
-	for _, name := range []string{"go.mod", "go.work", "cmd/brock/go.mod", "bench/go.mod", "metrics/prom/go.mod", "metrics/otel/go.mod", "powercut/go.mod", "repository/go.mod", "repository/blob/go.mod"} {
+	for _, name := range []string{"go.mod", "go.work", "cmd/brock/go.mod", "bench/go.mod", "metrics/prom/go.mod", "metrics/otel/go.mod", "powercut/go.mod", "examples/bank/go.mod", "examples/search/go.mod", "repository/go.mod", "repository/blob/go.mod"} {
 		v := regexp.MustCompile(`(?m)^go (\d+\.\d+)\.\d+$`).FindStringSubmatch(read(t, name))
 		if v == nil {
 			t.Fatalf("%s does not say which version of Go it needs", name)
