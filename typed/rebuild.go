@@ -57,13 +57,16 @@ func (b *rebuild[K, R]) build(ctx context.Context, begun uint64) error {
 	for from := b.table.records; err == nil && from != nil; {
 		from, err = b.buildBatch(ctx, from)
 	}
-	// In passes, as long as each takes much less time than the one before.
-	for left, before := math.MaxInt, 0; err == nil && left > batch && left > 2*before; {
-		before, left = left/4, 0
+	// In passes, as long as each finds much less than the one before.
+	for left, before := 0, math.MaxInt; err == nil; before = left {
+		left = 0
 		for from := b.table.marks; err == nil && from != nil; {
 			n := 0
 			n, from, err = b.takeMarks(ctx, brock.SnapshotIsolation, from)
 			left += n
+		}
+		if left < batch || left > before/2 {
+			break
 		}
 	}
 	// Writers that are faster than the switch would be a conflict for ever: there may be no more.
@@ -93,7 +96,11 @@ type rebuild[K, R any] struct {
 // returns ErrTakenOver if another Rebuild has begun, and the version of the commit.
 func (b *rebuild[K, R]) update(ctx context.Context, level brock.Isolation, fn func(txn *brock.Txn, d *declaration) error) (uint64, error) {
 	var last *brock.Txn
-	err := b.db.UpdateContext(ctx, brock.TxnOptions{Isolation: level}, func(txn *brock.Txn) error {
+	o := brock.TxnOptions{Isolation: level}
+	if level == brock.SnapshotIsolation {
+		o.Retries = -1 // what has conflicted is left for later
+	}
+	err := b.db.UpdateContext(ctx, o, func(txn *brock.Txn) error {
 		last = txn
 		txn, d, err := b.table.enter(txn)
 		if err != nil && !errors.Is(err, ErrDeclaration) {
