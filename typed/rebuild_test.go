@@ -121,7 +121,7 @@ func keysOf(t *testing.T, ks *brock.Keyspace) (keys []string) {
 // table has. Writers of the new declaration then write beside the next Rebuild.
 func TestRebuildBesideWriters(t *testing.T) {
 	r := draw.Rand(t)
-	for range 2 {
+	for range rounds(2) {
 		rebuildBesideWriters(t, r)
 	}
 }
@@ -165,6 +165,14 @@ func rebuildBesideWriters(t *testing.T, r *rand.Rand) {
 	next.byBorn.WithVersion(1)
 	next.byMail.WithVersion(1)
 	run(u.table, next)
+}
+
+// rounds is n, or 1 with -short.
+func rounds(n int) int {
+	if testing.Short() {
+		return 1
+	}
+	return n
 }
 
 // fill puts users whose mails are all different.
@@ -335,7 +343,7 @@ func TestFailedRebuilds(t *testing.T) {
 // the next Rebuild begins anew and leaves nothing of the first.
 func TestRebuildCrashes(t *testing.T) {
 	r := draw.Rand(t)
-	for range 5 {
+	for range rounds(5) {
 		fsys := vfs.NewMem()
 		options := brock.Options{Dir: "db", FS: fsys}
 		db := assert.Must(brock.Open(options))
@@ -388,6 +396,46 @@ func TestRebuildCrashes(t *testing.T) {
 		}
 		assert.Equal(t, "keys", len(keysOf(t, ks)), entries)
 		assert.OK(t, db.Close())
+	}
+}
+
+// TestDeadRebuilds: a Rebuild that died in its last moments has closed the table to writes. That of
+// either declaration opens it, and leaves nothing of the dead one.
+func TestDeadRebuilds(t *testing.T) {
+	for _, again := range []string{"old", "new"} {
+		db, ks := memory(t)
+		old, u := declareOld(ks), declareNew(ks)
+		fill(t, db, old, 300)
+		before := len(keysOf(t, ks))
+		at := []byte("\x02users\x00\x14")
+		stored := assert.Must(ks.Get(at))
+		assert.OK(t, ks.Set(at, []byte(strings.Replace(string(stored), `"next":3`, `"next":9,"building":8,"closed":true`, 1))))
+		assert.OK(t, ks.Set([]byte("\x02users\x00\x15\x03\x15\x07"), []byte{0}))            // a mark
+		assert.OK(t, ks.Set([]byte("\x02users\x00\x15\x02\x15\x06\x02x\x00\x15\x07"), nil)) // an entry of index 6
+		assert.OK(t, db.Update(func(txn *brock.Txn) error {
+			assert.Error(t, "put", old.Put(txn, 1, &user{}), typed.ErrDeclaration)
+			assert.Error(t, "delete", old.Delete(txn, 1), typed.ErrDeclaration)
+			return assert.ErrorOf(old.Get(txn, 1)) // reads go on
+		}))
+		table := old
+		if again == "new" {
+			table = u.table
+		}
+		assert.OK(t, table.Rebuild(t.Context(), db))
+		assert.OK(t, db.Update(func(txn *brock.Txn) error {
+			r, err := table.Get(txn, 1)
+			if err != nil {
+				return err
+			}
+			return table.Put(txn, 1, r)
+		}))
+		for f, err := range table.Verify(t.Context(), db, false) {
+			assert.OK(t, err)
+			t.Errorf("%s: found %+v", again, f)
+		}
+		if again == "old" {
+			assert.Equal(t, "keys", len(keysOf(t, ks)), before)
+		}
 	}
 }
 
@@ -555,7 +603,7 @@ func TestVerifyBesideWriters(t *testing.T) {
 		})
 	}
 	plants := 0
-	for i := range 5 {
+	for i := range rounds(5) {
 		var key []byte
 		assert.OK(t, ks.View(func(txn *brock.Txn) error {
 			for item, err := range txn.Items(brock.IteratorOptions{Lower: []byte("\x02users\x00\x15\x02\x15"), Limit: 1 + 40*i}) {

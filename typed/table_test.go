@@ -228,7 +228,7 @@ func TestIndexEqualsTable(t *testing.T) {
 	fsys := vfs.NewMem()
 	options := brock.Options{Dir: "db", FS: fsys, Tuning: brock.Tuning{MemtableSize: 64 << 10}}
 	model := map[uint64]user{}
-	for range 8 {
+	for range rounds(8) {
 		db := assert.Must(brock.Open(options))
 		u := newUsers(assert.Must(db.Keyspace("tables")))
 		checkUsers(t, db, u, model)
