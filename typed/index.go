@@ -202,9 +202,8 @@ func (t *Table[K, R]) checkDuplicate(at place[R], v, k, owner []byte) error {
 		return err
 	}
 	e := &DuplicateError[K]{Table: t.name, Index: at.name}
-	e.Key, err = t.decodeKey(k)
-	if e.Other, err = t.decodeKey(owner); err != nil {
-		return err
+	if e.Key, err = t.decodeKey(k); err == nil {
+		e.Other, err = t.decodeKey(owner)
 	}
-	return e
+	return cmp.Or[error](err, e)
 }

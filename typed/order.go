@@ -37,65 +37,74 @@ func (o Order[V, K, R]) Backward() Order[V, K, R] {
 }
 
 // All yields all records.
-func (o Order[V, K, R]) All(txn *brock.Txn) Rows[K, R] {
-	return o.walk(txn, func(base []byte) (lo, hi []byte, err error) { return base, pastValue(base), nil })
-}
+func (o Order[V, K, R]) All(txn *brock.Txn) Rows[K, R] { return o.walk(txn, o.begin, past(o.begin)) }
 
 // From yields the records from lo on; with Backward lo comes last.
 func (o Order[V, K, R]) From(txn *brock.Txn, lo V) Rows[K, R] {
-	return o.walk(txn, func(base []byte) ([]byte, []byte, error) {
-		from, err := o.codec.Append(bytes.Clone(base), lo)
-		return from, pastValue(base), err
-	})
+	return o.walk(txn, o.at(lo), past(o.begin))
 }
 
 // Range yields the records in [lo, hi).
 func (o Order[V, K, R]) Range(txn *brock.Txn, lo, hi V) Rows[K, R] {
-	return o.walk(txn, func(base []byte) ([]byte, []byte, error) {
-		from, err := o.codec.Append(bytes.Clone(base), lo)
-		if err != nil {
-			return nil, nil, err
-		}
-		to, err := o.codec.Append(bytes.Clone(base), hi)
-		return from, to, err
-	})
+	return o.walk(txn, o.at(lo), o.at(hi))
 }
 
 // Prefix yields the records that begin with p: with the bytes of a String or Bytes, the elements of
 // a Tuple, or as Pair says. Other codecs have no prefixes: brock.ErrInvalid.
 func (o Order[V, K, R]) Prefix(txn *brock.Txn, p V) Rows[K, R] {
-	return o.walk(txn, func(base []byte) ([]byte, []byte, error) {
+	whole := false
+	lo := func(base []byte) (from []byte, err error) {
 		c, ok := o.codec.(prefixer[V])
 		if !ok {
-			return nil, nil, errNoPrefix
+			return nil, errNoPrefix
 		}
-		from, whole, err := c.appendPrefix(bytes.Clone(base), p)
+		from, whole, err = c.appendPrefix(bytes.Clone(base), p)
+		return from, err
+	}
+	hi := func(base []byte) ([]byte, error) {
+		from, err := lo(base)
 		if whole || err != nil {
-			return from, pastValue(from), err
+			return pastValue(from), err
 		}
 		// It begins with the name of a table, so it is not all 0xff.
 		to := bytes.Clone(bytes.TrimRight(from, "\xff"))
 		to[len(to)-1]++
-		return from, to, nil
-	})
+		return to, nil
+	}
+	return o.walk(txn, lo, hi)
 }
 
 func (o Order[V, K, R]) walkValue(txn *brock.Txn, v V) Rows[K, R] {
-	return o.walk(txn, func(base []byte) ([]byte, []byte, error) {
-		from, err := o.codec.Append(bytes.Clone(base), v)
-		return from, pastValue(from), err
-	})
+	return o.walk(txn, o.at(v), past(o.at(v)))
+}
+
+// edge returns a bound of keys that begin with base.
+type edge func(base []byte) ([]byte, error)
+
+func (o Order[V, K, R]) begin(base []byte) ([]byte, error) { return base, nil }
+
+// at is before the keys of a value.
+func (o Order[V, K, R]) at(v V) edge {
+	return func(base []byte) ([]byte, error) { return o.codec.Append(bytes.Clone(base), v) }
+}
+
+// past is behind the keys of a value.
+func past(e edge) edge {
+	return func(base []byte) ([]byte, error) {
+		p, err := e(base)
+		return pastValue(p), err
+	}
 }
 
 // pastValue is behind all keys in which elements follow those of p. That which continues with 0xff
 // is a longer string.
 func pastValue(p []byte) []byte { return join(p, []byte{afterAll}) }
 
-// walk yields the records in the range that bounds returns, of keys that begin with base.
-func (o Order[V, K, R]) walk(txn *brock.Txn, bounds func(base []byte) (lo, hi []byte, err error)) Rows[K, R] {
+// walk yields the records between two edges.
+func (o Order[V, K, R]) walk(txn *brock.Txn, lo, hi edge) Rows[K, R] {
 	return func(yield func(Row[K, R], error) bool) {
 		left := false
-		err := o.walkBounds(txn, bounds, func(r Row[K, R]) bool {
+		err := o.walkEdges(txn, lo, hi, func(r Row[K, R]) bool {
 			left = !yield(r, nil)
 			return !left
 		})
@@ -105,7 +114,7 @@ func (o Order[V, K, R]) walk(txn *brock.Txn, bounds func(base []byte) (lo, hi []
 	}
 }
 
-func (o Order[V, K, R]) walkBounds(txn *brock.Txn, bounds func(base []byte) (lo, hi []byte, err error), yield func(Row[K, R]) bool) error {
+func (o Order[V, K, R]) walkEdges(txn *brock.Txn, lo, hi edge, yield func(Row[K, R]) bool) error {
 	t := o.table
 	if o.refused != nil || t == nil {
 		return cmp.Or(o.refused, misuse("an index that NewIndex has not made"))
@@ -118,14 +127,15 @@ func (o Order[V, K, R]) walkBounds(txn *brock.Txn, bounds func(base []byte) (lo,
 	if o.index >= 0 {
 		base = t.entryBase(t.indexes[o.index], d)
 	}
-	lo, hi, err := bounds(base)
-	if err != nil {
+	from, err := lo(base)
+	to, err2 := hi(base)
+	if err := cmp.Or(err, err2); err != nil {
 		return fmt.Errorf("typed: table %q: %w", t.name, err)
 	}
-	if bytes.Compare(lo, hi) >= 0 {
+	if bytes.Compare(from, to) >= 0 {
 		return nil
 	}
-	for item, err := range txn.Items(brock.IteratorOptions{Lower: lo, Upper: hi, Reverse: o.backward}) {
+	for item, err := range txn.Items(brock.IteratorOptions{Lower: from, Upper: to, Reverse: o.backward}) {
 		if err != nil {
 			return err
 		}

@@ -226,6 +226,9 @@ const batchBytes = 4 << 20
 func (b *rebuild[K, R]) correct(records, txn *brock.Txn, k []byte, old *R) error {
 	t := b.table
 	_, r, err := t.readRecord(records, k)
+	if err == nil { // of another codec, it is the end before the table is declared so
+		_, err = t.decodeKey(k)
+	}
 	for _, ix := range b.fresh {
 		at := place[R]{records, txn, ix, t.entryBase(ix, b.now)}
 		for _, change := range [][2]*R{{old, nil}, {nil, r}} {

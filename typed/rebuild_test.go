@@ -318,6 +318,11 @@ func TestFailedRebuilds(t *testing.T) {
 	assert.Equal(t, "keys", len(keysOf(t, ks)), len(before))
 	assert.OK(t, db.Update(func(txn *brock.Txn) error { return old.Delete(txn, 3) }))
 
+	// Keys or records that the new codecs can't read.
+	assert.Error(t, "other keys", typed.NewTable(ks, "users", typed.String, typed.JSON[user]()).Rebuild(t.Context(), db), typed.ErrDecode)
+	assert.Error(t, "other records", typed.NewTable(ks, "users", typed.Uint64, typed.JSON[int]()).Rebuild(t.Context(), db), typed.ErrDecode)
+	assert.OK(t, db.View(func(txn *brock.Txn) error { return old.Check(txn) }))
+
 	u, inner := declareNew(ks), declareNew(ks)
 	var once sync.Once
 	typed.NewIndex(u.table, "x", typed.String, func(*user) []string {
