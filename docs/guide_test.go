@@ -24,6 +24,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/objects"
+	"github.com/brockdb/brock/typed"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -550,6 +551,62 @@ func TestCounter(t *testing.T) {
 		if n, err := db.Default().Add(ctx, []byte(key), 0); n != 400 || err != nil {
 			t.Errorf("%s: %d, %v; want 400", key, n, err)
 		}
+	}
+}
+
+// Records and indexes.
+
+type User struct {
+	Mail  string
+	Towns []string
+}
+
+type users struct {
+	*typed.Table[uint64, User]
+	byMail *typed.Unique[string, uint64, User]
+	byTown *typed.Index[string, uint64, User]
+}
+
+func newUsers(ks *brock.Keyspace) users {
+	table := typed.NewTable(ks, "users", typed.Uint64, typed.JSON[User]())
+	return users{
+		Table:  table,
+		byMail: typed.NewUnique(table, "mail", typed.String, func(u *User) string { return u.Mail }),
+		byTown: typed.NewIndex(table, "town", typed.String, func(u *User) []string { return u.Towns }),
+	}
+}
+
+func putAndFind(db *brock.DB, u users) error {
+	err := db.Update(func(txn *brock.Txn) error {
+		return u.Put(txn, 7, &User{Mail: "ann@example.org", Towns: []string{"Bern", "Bonn"}})
+	})
+	if errors.Is(err, typed.ErrDuplicate) {
+		return errors.New("somebody else has this address")
+	}
+	if err != nil {
+		return err
+	}
+	return db.View(func(txn *brock.Txn) error {
+		for row, err := range u.byTown.Prefix(txn, "B") {
+			if err != nil {
+				return err
+			}
+			fmt.Println(row.Key, row.Record.Mail)
+		}
+		return nil
+	})
+}
+
+func TestRecords(t *testing.T) {
+	db := memory(t)
+	ks, err := db.Keyspace("users")
+	check(t, err)
+	u := newUsers(ks)
+	check(t, putAndFind(db, u))
+	check(t, db.Update(func(txn *brock.Txn) error { return u.Delete(txn, 7) }))
+	check(t, db.Update(func(txn *brock.Txn) error { return u.Put(txn, 8, &User{Mail: "ann@example.org"}) }))
+	if err := putAndFind(db, u); err == nil {
+		t.Error("two users have one address")
 	}
 }
 

@@ -142,7 +142,7 @@ func replay(t *testing.T, db *brock.DB, from brock.Position, fn func(version uin
 				break // what follows is behind it
 			}
 			if key := string(ch.Key); ch.Keyspace == "" && ch.Kind == brock.ChangeSet && !seen[key] {
-				has, ok := rep.keyspaces[""][key]
+				has, ok := rep.keyspaces[""][string(ch.Key)]
 				if !ok {
 					has = "absent"
 				}
