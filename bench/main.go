@@ -35,6 +35,8 @@ func run(args []string, stdout, stderr io.Writer) error {
 			return runSpace(args[1:], stdout, stderr)
 		case "bounds":
 			return runBounds(args[1:], stdout, stderr)
+		case "programs":
+			return runPrograms(args[1:], stdout, stderr)
 		case "copies":
 			return runCopies(args[1:], stdout, stderr)
 		}
