@@ -82,7 +82,7 @@ func TestEncryptStoreWithHistory(t *testing.T) {
 	assert.OK(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
 	assert.Equal(t, "bytes under old keys", db.Metrics().Tree.OldKeyBytes, 0)
 	k.Close()
-	assert.OK(t, db.Close()) // files go while it is open
+	assert.OK(t, db.Close())                 // files go while it is open
 	secret := storetest.RandomBytes(0, 1000) // of a key that only history had
 	for _, name := range storetest.ListFiles(t, mem, "") {
 		if strings.HasPrefix(name, "db/") || strings.HasPrefix(name, "/db/") {
