@@ -567,7 +567,7 @@ func (m *mixed) salvaged(t *testing.T) {
 // changes: its feed, its followers, its snapshots, its copies and what is salvaged of it have each
 // version as it was committed.
 func TestMix(t *testing.T) {
-	rounds := 6
+	rounds := 4
 	if testing.Short() {
 		rounds = 2
 	}
