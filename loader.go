@@ -48,8 +48,8 @@ type Loader struct {
 	keyspace *Keyspace
 	ctx      context.Context // when it ends, so does the load
 	writes   writes
-	last     []byte // the last key; if the load is sorted
-	key      []byte // scratch for the next one
+	last     []byte // the last key, if the load is sorted; nil: there was none
+	key      []byte // scratch for the next one; at first it is not nil
 	err      error  // why the load has ended
 }
 
@@ -63,7 +63,7 @@ func (k *Keyspace) NewLoader(ctx context.Context, o LoadOptions) (*Loader, error
 	if err := cmp.Or(o.validateLoad(), checkWork(ctx, k.db)); err != nil {
 		return nil, err
 	}
-	l := &Loader{db: k.db, keyspace: k, ctx: ctx}
+	l := &Loader{db: k.db, keyspace: k, ctx: ctx, key: []byte{}}
 	l.writes.limit, l.writes.sorted = k.db.opts.txnMemory(o.MaxMemory), o.Sorted
 	if o.Replace {
 		// The first write, so it covers nothing of the load.
@@ -126,7 +126,7 @@ func (l *Loader) checkRising(e *Entry) (err error) {
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	l.key = append(l.key[:0], e.Key...)
-	if bytes.Compare(l.key, l.last) <= 0 {
+	if l.last != nil && bytes.Compare(l.key, l.last) <= 0 {
 		return fmt.Errorf("brock: key %.100q is not greater than the one before, %.100q: %w", l.key, l.last, ErrInvalid)
 	}
 	return nil

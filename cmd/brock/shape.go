@@ -203,8 +203,15 @@ func uses(dir string, l *layout.Layout, super manifest.Super) func(filename.Name
 			maps[state.Map] = s.Num
 		}
 	}
+	history := make(map[filename.Name]bool)
+	for f := range l.AllFiles() { // what entries need, too, is told first
+		history[f.Name] = true
+	}
 	return func(n filename.Name) string {
-		const left = "left over: the next writer removes it"
+		left := "left over: the next writer removes it"
+		if history[n] {
+			left = "history, which brock watch reads"
+		}
 		switch n.Kind {
 		case filename.Super:
 			return "names the manifest: MANIFEST-" + fmt.Sprintf("%06d", super.Manifest)

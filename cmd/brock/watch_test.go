@@ -2,8 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/brockdb/brock"
 )
 
 // TestWatchCommits: watch prints changes and positions, goes on behind a position, and follows a store.
@@ -38,5 +42,64 @@ func TestWatchCommits(t *testing.T) {
 		if process(t, dir, append([]string{"watch", "store", "--once"}, args...)...).Run() == nil {
 			t.Errorf("%q succeeds", args)
 		}
+	}
+}
+
+// TestCommandsAndHistory: the files that only the change feed needs belong to the store: verify and
+// inspect know them, and what is made of the store by dump and load, backup or salvage has its pairs,
+// with empty keys and greatest versions.
+func TestCommandsAndHistory(t *testing.T) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	db, err := brock.Open(brock.Options{Dir: store, FeedRetention: brock.FeedRetention{Bytes: 1 << 30}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ok := func(errs ...error) {
+		t.Helper()
+		for _, err := range errs {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for round := range 2 {
+		ok(db.Set(nil, nil))
+		l, err := db.Default().NewLoader(t.Context(), brock.LoadOptions{Sorted: true, Replace: true, MaxMemory: 1})
+		ok(err)
+		for i := range 1000 {
+			if i > 0 {
+				ok(l.Set(fmt.Appendf(nil, "%d key %04d", round, i), make([]byte, 1000)))
+			} else {
+				ok(l.Set(nil, []byte("empty")))
+			}
+		}
+		_, err = l.Finish()
+		ok(err, db.AdvanceVersion(t.Context(), db.Version()+1<<40), db.Compact(t.Context()))
+	}
+	want := brock.MaxCommitAt
+	ok(db.AdvanceVersion(t.Context(), brock.MaxCommitAt), db.Close())
+	out := must(t, dir, "", "inspect", "store")
+	if !strings.Contains(out, "history, which brock watch reads") || strings.Contains(out, "left over") || strings.Contains(out, "missing") {
+		t.Error(out)
+	}
+	must(t, dir, "", "verify", "store")
+	if out := must(t, dir, "", "watch", "store", "--once", "--snapshot", "--keys"); !strings.Contains(out, fmt.Sprintf(`"version":%d`, want)) {
+		t.Errorf("%.300q", out)
+	}
+	dump := must(t, dir, "", "dump", "store")
+	must(t, dir, dump, "load", "--sorted", "--format=jsonl", "loaded", "-")
+	must(t, dir, "", "backup", "store", "b")
+	must(t, dir, "", "restore", "b", "restored")
+	must(t, dir, "", "backup", "store", "--repository=repository")
+	must(t, dir, "", "salvage", "store", "salvaged")
+	for _, made := range []string{"loaded", "restored", "salvaged"} {
+		if got := must(t, dir, "", "dump", made); got != dump {
+			t.Errorf("%s: %d and %d bytes", made, len(got), len(dump))
+		}
+		if out := must(t, dir, "", "get", made, ""); out != "empty" {
+			t.Errorf("%s: %q", made, out)
+		}
+		must(t, dir, "", "verify", made)
 	}
 }

@@ -160,7 +160,9 @@ func codeFeedCommit(w *wire, c *layout.FeedCommit) {
 		if codeOctet(w, &dropped); dropped > 1 {
 			w.failRead("a keyspace changes by %d", dropped)
 		}
-		c.Keyspace.Dropped = dropped == 1
+		if !w.writing { // readers of the feed share it
+			c.Keyspace.Dropped = dropped == 1
+		}
 		codeNumber(w, &c.Keyspace.ID)
 		codeString(w, &c.Keyspace.Name)
 	case feedAdvance:
