@@ -48,7 +48,7 @@ type Loader struct {
 	keyspace *Keyspace
 	ctx      context.Context // when it ends, so does the load
 	writes   writes
-	last     []byte // the last key; if the load is sorted
+	last     []byte // the last key, nil if there is none; if the load is sorted
 	key      []byte // scratch for the next one
 	err      error  // why the load has ended
 }
@@ -102,7 +102,10 @@ func (l *Loader) addPair(e *Entry) error {
 	if err := w.finishWrite(l.ctx, l.db, w.addWrite(l.ctx, l.keyspace, e, entry.Set, l.db.now)); err != nil {
 		return err
 	}
-	l.last, l.key = l.key, l.last
+	// Not nil, which stands for none, as the first key may be empty.
+	if l.last, l.key = l.key, l.last; l.last == nil {
+		l.last = empty
+	}
 	return nil
 }
 
@@ -126,7 +129,7 @@ func (l *Loader) checkRising(e *Entry) (err error) {
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	l.key = append(l.key[:0], e.Key...)
-	if bytes.Compare(l.key, l.last) <= 0 {
+	if l.last != nil && bytes.Compare(l.key, l.last) <= 0 {
 		return fmt.Errorf("brock: key %.100q is not greater than the one before, %.100q: %w", l.key, l.last, ErrInvalid)
 	}
 	return nil
