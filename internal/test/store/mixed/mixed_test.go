@@ -156,8 +156,11 @@ func (w *world) losePower() {
 
 // drawVersion draws a version to give to a commit; 0: none.
 func (w *world) drawVersion(r *rand.Rand) uint64 {
-	if r.IntN(2) == 0 {
+	switch n := r.IntN(60); {
+	case n < 30:
 		return 0
+	case n < 31: // further than the header of a frame can tell
+		return w.Version() + 1<<32 + r.Uint64N(1<<33)
 	}
 	return w.Version() + 1 + r.Uint64N(20)
 }
