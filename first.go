@@ -3,6 +3,7 @@ package brock
 import (
 	"runtime"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/txn/pending"
@@ -54,7 +55,19 @@ func (t *Txn) seekEnd(lo, hi []byte, backward bool) (item *Item, err error) {
 	// Not an Iterator: that is allocated, and entered into the transaction's list.
 	s := scan.Begin(&c)
 	defer t.freeScan(s)
-	if s.Seek(start, backward) {
+	found := s.Seek(start, backward)
+	// Where the scan has shown an operation, there may be another value, or none.
+	for w := t.writes; found && w != nil && len(w.Operations()) > 0; found = s.Seek(start, backward) {
+		var e entry.Entry
+		key, before := s.Entry().Key, w.Changes()
+		if _, err := t.getOwn(key, checksum.HashKey(t.db.seed, key), &e); err != nil {
+			return nil, err
+		}
+		if w.Changes() == before {
+			break
+		}
+	}
+	if found {
 		item = t.keepEntry(s.Entry())
 		// Up to the item and no further: who appends to a queue must not conflict with who takes
 		// its first.

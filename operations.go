@@ -41,7 +41,8 @@ const VersionedSuffix = commit.Suffix // 12
 // If a value's length does not fit the operation, the commit returns ErrInvalid, and writes nothing.
 // A later Set, Delete or DeleteRange takes back what was applied. A key that the transaction itself has
 // set or deleted gets its result at once, as by Set. So does a key that the transaction reads after the
-// Apply: by Get, or by an iterator that is moved by Seek or Rewind and has the key within its bounds.
+// Apply: by Get, by First or Last, which pass it, or by an iterator that is moved by Seek or Rewind and
+// has the key within its bounds.
 // The result is then that of what the transaction sees, and is checked as Isolation says: a read of the
 // key, and a Set.
 //

@@ -28,7 +28,10 @@ type groupWrites struct {
 }
 
 // place is where a record lies: the transaction's number in groupWrites.before, and the offset in its payload.
-type place struct{ transaction, offset uint32 }
+type place struct {
+	transaction, offset uint32
+	version             entry.Version
+}
 
 // checkRequest returns nil if r may be committed after the store's transactions and those in
 // before, a Refusal if not, or another error if that could not be found out. Until
@@ -98,7 +101,7 @@ func (w *groupWrites) Newest(key []byte, hash uint64, since entry.Version) (entr
 	w.indexBefore()
 	v := w.ranges.Newest(key, entry.MaxVersion)
 	if at, ok := w.keys[hash]; ok {
-		v = max(v, w.before[at.transaction].version)
+		v = max(v, at.version)
 	}
 	if v > 0 {
 		return v, true, nil
@@ -111,21 +114,18 @@ func (w *groupWrites) Newest(key []byte, hash uint64, since entry.Version) (entr
 func (w *groupWrites) readNewer(o *Operation, since entry.Version) (newer bool, err error) {
 	w.indexBefore()
 	at, written := w.keys[o.Hash]
-	version := entry.Version(0)
 	e := entry.Entry{Kind: entry.Delete}
 	if written {
-		r := w.before[at.transaction]
-		rec, err := entry.DecodeRecord(r.Payload[at.offset:])
+		rec, err := entry.DecodeRecord(w.before[at.transaction].Payload[at.offset:])
 		// Another key with this hash may hide the record of this one.
 		if err != nil || !bytes.Equal(rec.Key, o.Key) {
 			return false, errOutdated
 		}
-		version = r.version
 		e = entry.Entry{Kind: rec.Kind, Meta: rec.Meta, Expires: rec.Expires, Codec: rec.Codec, Raw: rec.Raw, Value: rec.Value}
 	}
 	switch {
 	// A set of the same version is newer than the range delete of its transaction.
-	case w.ranges.Newest(o.Key, entry.MaxVersion) > version:
+	case w.ranges.Newest(o.Key, entry.MaxVersion) > at.version:
 		e.Kind = entry.Delete
 	case !written:
 		newer, known, err := w.store.FindRecent(o.Key, o.Hash, since, MaxOperand, &o.base)
@@ -175,16 +175,21 @@ func (w *groupWrites) indexBefore() {
 	}
 	for i := w.indexedCount; i < len(w.before); i++ {
 		r, at := w.before[i], 0
+		version, parts := r.version, r.Given
 		for at < len(r.Payload) {
+			// A range delete of a later version also hides what the request itself has set before.
+			if len(parts) > 0 && at >= parts[0].Begin {
+				version, parts = parts[0].Version, parts[1:]
+			}
 			rec, err := entry.DecodeRecord(r.Payload[at:])
 			if err != nil {
 				break
 			}
 			if rec.Kind == entry.RangeDelete {
 				// Both alias the payload, which lives as long as the group.
-				w.ranges = w.ranges.With(rangedel.Delete{Lo: rec.Key, Hi: rec.Value, Version: r.version})
+				w.ranges = w.ranges.With(rangedel.Delete{Lo: rec.Key, Hi: rec.Value, Version: version})
 			} else {
-				w.keys[checksum.HashKey(w.seed, rec.Key)] = place{uint32(i), uint32(at)}
+				w.keys[checksum.HashKey(w.seed, rec.Key)] = place{uint32(i), uint32(at), version}
 			}
 			at += rec.Size
 		}

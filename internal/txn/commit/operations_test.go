@@ -226,3 +226,32 @@ func TestVersionedKeys(t *testing.T) {
 		}
 	})
 }
+
+// TestOperationsBehindVersions: an operation of a group finds what the versions of a member before it have
+// left, whichever of them has set or deleted the key. It would find a set that a later version of the
+// same member deletes by range, as if all of these writes were of one version.
+func TestOperationsBehindVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		p := start(m)
+		deleted, again := given("k", 10, 20), given("k", 31, 32) // k10, k20; k31, k32
+		for _, r := range []*Request{deleted, again} {
+			rest, n := payload("k~l")
+			at := Given{Version: r.Given[1].Version + 1, Begin: len(r.Payload), Number: r.Records}
+			r.Payload, r.Records, r.Ranges, r.Given = append(r.Payload, rest...), r.Records+n, 1, append(r.Given, at)
+		}
+		rest, n := payload("k32")
+		again.Given = append(again.Given, Given{Version: 40, Begin: len(again.Payload), Number: again.Records})
+		again.Payload, again.Records = append(again.Payload, rest...), again.Records+n
+		results := together(p, deleted, apply(OpAppend, "k20", "1"), apply(OpAppend, "m", "1"), again, apply(OpAppend, "k31", "2"), apply(OpAppend, "k32", "2"))
+		for i, want := range []entry.Version{21, 22, 23, 40, 41, 42} {
+			wantVersion(t, results[i], want)
+		}
+		for key, want := range map[string]string{"k20": "1", "m": "1", "k31": "2", "k32": "v2"} {
+			versions := m.keys[key]
+			if got, _ := m.get(key, versions[len(versions)-1].version); got != want {
+				t.Errorf("%s: %q, want %q", key, got, want)
+			}
+		}
+	})
+}

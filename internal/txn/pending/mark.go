@@ -17,9 +17,10 @@ type Mark struct {
 
 // marks says which Marks are valid. The zero value has none.
 type marks struct {
-	last   uint64    // number of the newest
-	gone   []numbers // those that a Rollback has ended, ascending
-	undone int       // grows by more than Len falls, at each Rollback
+	last       uint64    // number of the newest
+	gone       []numbers // those that a Rollback has ended, ascending
+	undone     int       // grows by more than Len falls, at each Rollback
+	operations int       // so many of the first ones a Rollback may need as they are
 }
 
 // numbers are those greater than after, up to last.
@@ -31,6 +32,7 @@ func (w *Writes) Changes() int { return w.Len() + w.marks.undone }
 // Mark returns the place behind the last write. The writes must be Indexed.
 func (w *Writes) Mark() Mark {
 	w.marks.last++
+	w.marks.operations = len(w.ops)
 	return Mark{w.marks.last, w.spilled, w.memory.count, len(w.memory.arena), w.ranges, w.operations}
 }
 
@@ -55,7 +57,7 @@ func (w *Writes) Rollback(m Mark) bool {
 		return false
 	}
 	before := w.Len()
-	w.ranges, w.operations = m.ranges, m.operations
+	w.ranges, w.operations, w.marks.operations = m.ranges, m.operations, len(m.operations.ops)
 	w.memory.truncateRecords(m.records, m.offset)
 	w.marks.undone += before - w.Len() + 1
 	gone := w.marks.gone

@@ -57,16 +57,19 @@ func (w *Writes) Apply(c *Encoder, key []byte, s commit.Step, now func() uint64)
 	m := &w.memory
 	i, covered := w.findOwn(o.Key, o.Hash)
 	joined := !covered && i >= 0 && m.recs[i].op > 0
+	size := len(o.Key)
 	switch {
-	case joined && w.marks.last == 0:
+	case joined && int(m.recs[i].op) > w.marks.operations:
 		n, err := w.ops[m.recs[i].op-1].AddStep(s)
 		w.operations.bytes += n
 		return err
 	case joined: // in a copy, as a Rollback may need the one that there is
 		for _, before := range w.ops[m.recs[i].op-1].Steps {
-			if _, err := o.AddStep(before); err != nil {
+			n, err := o.AddStep(before)
+			if err != nil {
 				return err
 			}
+			size += n
 		}
 	}
 	n, err := o.AddStep(s)
@@ -76,7 +79,7 @@ func (w *Writes) Apply(c *Encoder, key []byte, s commit.Step, now func() uint64)
 	case !joined && (covered || i >= 0):
 		return w.computeNow(c, &o, i, covered, now())
 	}
-	w.addOperation(c, o, len(o.Key)+n)
+	w.addOperation(c, o, size+n)
 	if !w.Indexed {
 		w.unindexed++
 		return nil

@@ -114,6 +114,7 @@ func TestLockKeepsEntries(t *testing.T) {
 			{Key: []byte("b"), Value: bytes.Repeat([]byte("large "), 1000), Meta: 4, ExpiresAt: time.Now().Add(time.Hour)},
 			{Key: []byte("c"), Value: storetest.RandomBytes(1, 1<<20-1)},
 			{Key: []byte("d"), OnlyLatest: true, Value: []byte{}},
+			{Key: []byte{}, Value: []byte("of the empty key")},
 		}
 		for _, e := range entries {
 			assert.OK(t, db.BatchSet([]*brock.Entry{e}))

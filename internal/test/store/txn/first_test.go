@@ -204,3 +204,44 @@ func TestFirstWithLongBounds(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestFirstOverOperations: First and Last show what operations make of the keys that they pass, and
+// those that they don't pass stay operations. It would find an operation that is shown as an empty value,
+// one that clears a key and is shown all the same, and a conflict over a key that was not read.
+func TestFirstOverOperations(t *testing.T) {
+	db := storetest.Open(t, brock.Options{})
+	storetest.Set(t, db, "a=1", "b=2", "c=3", "d=4", "e=5")
+	txn := db.NewTransaction(true)
+	defer txn.Discard()
+	clearIf := func(pairs ...string) {
+		for _, p := range pairs {
+			assert.OK(t, txn.Apply(brock.OpClearIf, []byte(p[:1]), []byte(p[2:])))
+		}
+	}
+	clearIf("a=1", "b=2", "e=no")
+	assert.OK(t, txn.Apply(brock.OpAppend, []byte("c"), []byte("+")))
+	assert.OK(t, txn.Apply(brock.OpAppend, []byte("d"), []byte("+")))
+	assert.OK(t, txn.Apply(brock.OpAppend, nil, []byte("none")))
+	assert.OK(t, txn.Delete(nil))
+	show := func(item *brock.Item, err error) string {
+		if err != nil {
+			return err.Error()
+		}
+		return string(item.Key()) + "=" + string(assert.Must(item.Value()))
+	}
+	assert.Equal(t, "first", show(txn.First(nil, nil)), "c=3+")
+	assert.Equal(t, "last", show(txn.Last(nil, nil)), "e=5")
+	assert.Equal(t, "first in a", show(txn.First([]byte("a"), []byte("b"))), brock.ErrKeyNotFound.Error())
+	storetest.Set(t, db, "d=44") // not read: no conflict
+	assert.OK(t, txn.Commit())
+	assert.OK(t, db.View(func(txn *brock.Txn) error {
+		assert.Equal(t, "pairs", storetest.ShowItems(txn.All()), "c=3+ d=44+ e=5")
+		return nil
+	}))
+	other := db.NewTransaction(true)
+	defer other.Discard()
+	assert.OK(t, other.Apply(brock.OpAppend, []byte("c"), []byte("+")))
+	assert.Equal(t, "first", show(other.First(nil, nil)), "c=3++")
+	storetest.Set(t, db, "c=3")
+	assert.Error(t, "what it has shown is read", other.Commit(), brock.ErrConflict)
+}
