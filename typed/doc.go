@@ -1,7 +1,7 @@
 // Package typed owns tables: records of one Go type in a keyspace, found by a key and by indexes.
 //
 //	users := typed.NewTable(ks, "users", typed.Uint64, typed.JSON[User]())
-//	byMail := typed.NewUnique(users, "mail", typed.String, func(u *User) string { return u.Mail })
+//	byMail := typed.NewUnique(users, "mail", typed.String, func(u *User) []string { return []string{u.Mail} })
 //	byTown := typed.NewIndex(users, "town", typed.String, func(u *User) []string { return u.Towns })
 //
 //	err := db.Update(func(txn *brock.Txn) error { return users.Put(txn, 7, &User{...}) })

@@ -30,14 +30,14 @@ var towns = []string{"", "Berlin", "Bern", "Berlin\x00", "Bonn", "Romé", "Oslo"
 // users is a table with indexes of each kind.
 type users struct {
 	table  *typed.Table[uint64, user]
-	byMail *typed.Unique[string, uint64, user]
+	byMail *typed.Index[string, uint64, user]
 	byTown *typed.Index[string, uint64, user]
 	byBorn *typed.Index[typed.Two[int64, string], uint64, user]
 }
 
 func newUsers(ks *brock.Keyspace) *users {
 	u := &users{table: typed.NewTable(ks, "users", typed.Uint64, typed.JSON[user]())}
-	u.byMail = typed.NewUniqueMany(u.table, "mail", typed.String, mails)
+	u.byMail = typed.NewUnique(u.table, "mail", typed.String, mails)
 	u.byTown = typed.NewIndex(u.table, "town", typed.String, func(u *user) []string { return u.Towns })
 	u.byBorn = typed.NewIndex(u.table, "born", typed.Pair(typed.Int64, typed.String), func(u *user) []typed.Two[int64, string] {
 		return []typed.Two[int64, string]{{First: u.Born, Second: u.Name}}
