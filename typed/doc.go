@@ -20,7 +20,7 @@
 // Records and their entries in indexes are written together. A transaction may be Serializable or
 // at SnapshotIsolation, but not with TxnOptions.ReadAt then: a Rebuild would miss what it writes. With
 // LastWriterWins indexes get wrong. Calls on one value from two
-// transactions conflict if they write the same record, or give the same value of a Unique index to
+// transactions conflict if they write the same record, or give the same value of a unique index to
 // two records: there is one entry for each value and key, so inserts of one value into an Index
 // do not meet.
 //

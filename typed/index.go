@@ -123,7 +123,7 @@ func (t *Table[K, R]) makeEntry(c *call[R], ix *index[R], v []byte) write {
 func (ix *index[R]) splitEntry(item *brock.Item, rest []byte) (v, k []byte, err error) {
 	k, err = ix.skip(rest)
 	if err != nil || !ix.unique {
-		return rest[:len(rest)-len(k)], k, err
+		return bytes.TrimSuffix(rest, k), k, err
 	}
 	if len(k) > 0 {
 		return nil, nil, fmt.Errorf("typed: %s: %w: bytes behind a value", ix.part(), ErrDecode)
@@ -139,14 +139,9 @@ func (t *Table[K, R]) planEntries(c *call[R], ix *index[R], old, r *R) error {
 	if err = cmp.Or(err, err2); err != nil {
 		return err
 	}
-	for _, v := range before {
-		if !contains(after, v) {
-			err = cmp.Or(err, t.planEntry(c, ix, v, true))
-		}
-	}
-	for _, v := range after {
-		if !contains(before, v) {
-			err = cmp.Or(err, t.planEntry(c, ix, v, false))
+	for i, v := range slices.Concat(before, after) {
+		if !contains(before, v) || !contains(after, v) {
+			err = cmp.Or(err, t.planEntry(c, ix, v, i < len(before)))
 		}
 	}
 	return err
@@ -158,8 +153,8 @@ func contains(values [][]byte, v []byte) bool {
 	return found
 }
 
-// planEntry plans to write the entry of a value, or to delete it. It returns a *DuplicateError if the value
-// is another record's.
+// planEntry plans to write the entry of a value, or to delete it. It returns a *DuplicateError if the
+// value is another record's.
 func (t *Table[K, R]) planEntry(c *call[R], ix *index[R], v []byte, deletes bool) error {
 	w := t.makeEntry(c, ix, v)
 	w.deletes = deletes

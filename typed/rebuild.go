@@ -166,8 +166,8 @@ func (b *rebuild[K, R]) awaitOlder(ctx context.Context) error {
 	return nil
 }
 
-// takeAll makes the entries of the records below base right, in batches; base is that of the records or
-// of the marks. At SnapshotIsolation a batch conflicts with writers of its own marks alone.
+// takeAll makes the entries of all records right, or of those that have marks: base is what the keys of
+// records or marks begin with. At SnapshotIsolation a batch conflicts with writers of its marks alone.
 //
 // At Serializable, the batch that finds no further mark switches. It has read all marks, and each
 // writer has read the declaration or conflicts over its mark: so none is missed. Writers at
@@ -197,10 +197,10 @@ func (b *rebuild[K, R]) takeAll(ctx context.Context, level brock.Isolation, base
 	return err
 }
 
-// takeRecord makes the entries right that the record under k has in the indexes that are built: if it has
-// a mark, it deletes those of the mark's bytes, and the mark. It writes all of the record's: if it had its
-// mark before it was to be built from, it has none yet. A record that was written since the transaction
-// began, without a conflict, gets a mark by that, which says what is to be corrected.
+// takeRecord makes the entries right that the record under k has in the indexes that are built. With
+// marked it deletes those of the mark's bytes, and the mark. It writes all of the record's: if it had
+// its mark before it was to be built from, it has none yet. A record that a writer changes while this
+// transaction runs has a mark by that: it says what is to be corrected.
 func (b *rebuild[K, R]) takeRecord(txn *brock.Txn, k []byte, marked bool) error {
 	t, c := b.table, call[R]{txn: txn, stored: b.now, key: k}
 	at := join(t.marks, k)
@@ -227,7 +227,7 @@ func (b *rebuild[K, R]) takeRecord(txn *brock.Txn, k []byte, marked bool) error 
 	return t.carryOut(&c)
 }
 
-// A batch is what one transaction of Verify or Rebuild looks at: so many keys, of values of so many bytes.
+// One transaction of Verify or Rebuild looks at so many keys, with values of so many bytes.
 const (
 	batch      = 256
 	batchBytes = 4 << 20

@@ -148,9 +148,9 @@ func (t *Table[K, R]) find(txn *brock.Txn, key K) (c call[R], err error) {
 	return c, err
 }
 
-// writeRecord writes the record of a call, or deletes it if r is nil. All that can be refused is found out
-// before the first write: a caller who goes on after an error must not commit one half of a change. A
-// savepoint would not do: what a transaction has moved to files can't be rolled back.
+// writeRecord writes the record of a call, or deletes it if r is nil. All that can be refused is found
+// out before the first write: a caller who goes on after an error must not commit one half of a
+// change. A Savepoint would not do: what has gone to files can't be rolled back.
 func (t *Table[K, R]) writeRecord(c call[R], w write, r *R) (err error) {
 	fresh := c.stored == nil
 	if fresh {

@@ -71,8 +71,8 @@ type verification[K, R any] struct {
 	next   []byte // where the next batch begins, in keys without their base; nil: nowhere
 }
 
-// readBatch verifies records, or entries of an index. Their base may be another one in the next batch:
-// that of an index that a Rebuild has built.
+// readBatch verifies records, or entries of an index. Their base may be another one in the next
+// batch: that of an index that a Rebuild has built.
 func (v *verification[K, R]) readBatch(txn *brock.Txn, ix *index[R], from []byte) error {
 	v.found, v.next = nil, nil
 	txn, d, err := v.table.enter(txn)
