@@ -141,6 +141,13 @@ func checkUsers(t *testing.T, db *brock.DB, u *users, model map[uint64]user) {
 		same("towns backward", collect(u.byTown.Backward().All(txn)), reversed(townRows(every)))
 		for _, town := range towns {
 			same("town "+town, collect(u.byTown.Of(txn, town)), townRows(func(v string) bool { return v == town }))
+			k, r, err := u.byTown.Get(txn, town) // an index that is not unique has a first record
+			if got := collect(u.byTown.Of(txn, town)); len(got) == 0 {
+				assert.Error(t, town, err, brock.ErrKeyNotFound)
+			} else {
+				assert.OK(t, err)
+				assert.Equal(t, town, fmt.Sprintf("%d %+v", k, *r), got[0])
+			}
 			same("towns from "+town, collect(u.byTown.From(txn, town)), townRows(func(v string) bool { return v >= town }))
 			same("towns that begin with "+town, collect(u.byTown.Prefix(txn, town)), townRows(func(v string) bool { return strings.HasPrefix(v, town) }))
 			for _, hi := range towns {
