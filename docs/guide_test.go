@@ -563,7 +563,7 @@ type User struct {
 
 type users struct {
 	*typed.Table[uint64, User]
-	byMail *typed.Unique[string, uint64, User]
+	byMail *typed.Index[string, uint64, User]
 	byTown *typed.Index[string, uint64, User]
 }
 
@@ -571,7 +571,7 @@ func newUsers(ks *brock.Keyspace) users {
 	table := typed.NewTable(ks, "users", typed.Uint64, typed.JSON[User]())
 	return users{
 		Table:  table,
-		byMail: typed.NewUnique(table, "mail", typed.String, func(u *User) string { return u.Mail }),
+		byMail: typed.NewUnique(table, "mail", typed.String, func(u *User) []string { return []string{u.Mail} }),
 		byTown: typed.NewIndex(table, "town", typed.String, func(u *User) []string { return u.Towns }),
 	}
 }

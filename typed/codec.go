@@ -1,9 +1,13 @@
 package typed
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/brockdb/brock"
 )
 
 // Codec turns values into bytes that sort as the values do. Those of the package are elements of
@@ -63,11 +67,8 @@ func (c element[T]) Append(dst []byte, v T) ([]byte, error) { return appendEleme
 
 func (c element[T]) Cut(p []byte) (v T, rest []byte, err error) {
 	e, rest, err := cutElement(p, 0)
-	if u, ok := any(&v).(*uint64); ok && err == nil {
-		if i, small := e.(int64); small && i >= 0 {
-			*u = uint64(i)
-			return v, rest, nil
-		}
+	if i, small := e.(int64); small && i >= 0 && c.name == "uint64" {
+		e = uint64(i)
 	}
 	v, ok := e.(T)
 	if !ok && err == nil {
@@ -78,25 +79,27 @@ func (c element[T]) Cut(p []byte) (v T, rest []byte, err error) {
 
 var errNoPrefix = misuse("values of this codec have no prefixes")
 
-// prefixer is a Codec whose values have beginnings.
-type prefixer[T any] interface {
-	// appendPrefix appends what the bytes of all values begin with that begin with v, or returns
-	// errNoPrefix. With whole, v ends there, and a byte 0xff that follows belongs to another value.
-	appendPrefix(dst []byte, v T) (_ []byte, whole bool, err error)
+// rangePrefix returns the range of the bytes of all values that begin with v, or errNoPrefix.
+func rangePrefix[T any](c Codec[T], v T) (lo, hi []byte, err error) {
+	if c, ok := c.(interface {
+		rangePrefix(v T) (lo, hi []byte, err error)
+	}); ok {
+		return c.rangePrefix(v)
+	}
+	return nil, nil, errNoPrefix
 }
 
-func (c element[T]) appendPrefix(dst []byte, v T) (_ []byte, whole bool, err error) {
+func (c element[T]) rangePrefix(v T) (lo, hi []byte, err error) {
+	p, err := c.Append(nil, v)
+	lo = bytes.TrimSuffix(p, []byte{0}) // without its end
 	switch any(v).(type) {
-	case []any:
-		whole = true
+	case []any: // an element ends there: 0xff that follows would be another one's
+		return lo, pastValue(lo), err
 	case string, []byte:
-	default:
-		return nil, false, errNoPrefix
+		lo, hi = brock.PrefixRange(lo)
+		return lo, hi, err
 	}
-	if dst, err = c.Append(dst, v); err != nil {
-		return nil, false, err
-	}
-	return dst[:len(dst)-1], whole, nil // without its end
+	return nil, nil, errNoPrefix
 }
 
 // Two is a pair of values.
@@ -131,14 +134,12 @@ func (c pairs[A, B]) Cut(p []byte) (v Two[A, B], rest []byte, err error) {
 	return v, p, err
 }
 
-func (c pairs[A, B]) appendPrefix(dst []byte, v Two[A, B]) ([]byte, bool, error) {
-	dst, err := c.a.Append(dst, v.First)
-	if b, ok := c.b.(prefixer[B]); ok && err == nil {
-		if longer, whole, err := b.appendPrefix(dst, v.Second); err != errNoPrefix {
-			return longer, whole, err
-		}
+func (c pairs[A, B]) rangePrefix(v Two[A, B]) (lo, hi []byte, err error) {
+	if lo, hi, err = rangePrefix(c.b, v.Second); err == errNoPrefix {
+		lo, hi, err = nil, pastValue(nil), nil
 	}
-	return dst, true, err
+	first, err2 := c.a.Append(nil, v.First)
+	return join(first, lo), join(first, hi), cmp.Or(err, err2)
 }
 
 // times is the codec Time.

@@ -1,7 +1,7 @@
 // Package typed owns tables: records of one Go type in a keyspace, found by a key and by indexes.
 //
 //	users := typed.NewTable(ks, "users", typed.Uint64, typed.JSON[User]())
-//	byMail := typed.NewUnique(users, "mail", typed.String, func(u *User) string { return u.Mail })
+//	byMail := typed.NewUnique(users, "mail", typed.String, func(u *User) []string { return []string{u.Mail} })
 //	byTown := typed.NewIndex(users, "town", typed.String, func(u *User) []string { return u.Towns })
 //
 //	err := db.Update(func(txn *brock.Txn) error { return users.Put(txn, 7, &User{...}) })
@@ -20,7 +20,7 @@
 // Records and their entries in indexes are written together. A transaction may be Serializable or
 // at SnapshotIsolation, but not with TxnOptions.ReadAt then: a Rebuild would miss what it writes. With
 // LastWriterWins indexes get wrong. Calls on one value from two
-// transactions conflict if they write the same record, or give the same value of a Unique index to
+// transactions conflict if they write the same record, or give the same value of a unique index to
 // two records: there is one entry for each value and key, so inserts of one value into an Index
 // do not meet.
 //

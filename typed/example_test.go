@@ -24,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	users := typed.NewTable(ks, "users", typed.Uint64, typed.JSON[User]())
-	byMail := typed.NewUnique(users, "mail", typed.String, func(u *User) string { return u.Mail })
+	byMail := typed.NewUnique(users, "mail", typed.String, func(u *User) []string { return []string{u.Mail} })
 	byTown := typed.NewIndex(users, "town", typed.String, func(u *User) []string { return u.Towns })
 
 	err = db.Update(func(txn *brock.Txn) error {

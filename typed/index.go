@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// index is an Index or Unique without the type of its values.
+// index is an Index without the type of its values.
 type index[R any] struct {
 	name, codec string
 	unique      bool
@@ -26,184 +26,164 @@ func (ix *index[R]) part() string { return fmt.Sprintf("index %q", ix.name) }
 // once for each of its values.
 type Index[V, K, R any] struct{ Order[V, K, R] }
 
-// Unique is an Index of which each value belongs to one record.
-type Unique[V, K, R any] struct{ Order[V, K, R] }
-
 // NewIndex declares an index of a table. fn returns the values of a record: always the same ones for
 // the same record, as they are computed again to remove them. A panic of it goes on to the caller. If
 // the index can't be, as for a second one of a name or one for a table that is in use, calls return
 // brock.ErrInvalid.
 func NewIndex[V, K, R any](t *Table[K, R], name string, codec Codec[V], fn func(r *R) []V) *Index[V, K, R] {
-	return &Index[V, K, R]{addIndex(t, name, codec, false, fn)}
+	return addIndex(t, name, codec, false, fn)
 }
 
-// NewUnique declares an index with one value for each record.
-func NewUnique[V, K, R any](t *Table[K, R], name string, codec Codec[V], fn func(r *R) V) *Unique[V, K, R] {
-	if fn == nil {
-		return NewUniqueMany(t, name, codec, nil)
-	}
-	return NewUniqueMany(t, name, codec, func(r *R) []V { return []V{fn(r)} })
+// NewUnique declares an index of which each value belongs to one record. A record may have no value.
+func NewUnique[V, K, R any](t *Table[K, R], name string, codec Codec[V], fn func(r *R) []V) *Index[V, K, R] {
+	return addIndex(t, name, codec, true, fn)
 }
 
-// NewUniqueMany declares a unique index with any number of values for each record, or none.
-func NewUniqueMany[V, K, R any](t *Table[K, R], name string, codec Codec[V], fn func(r *R) []V) *Unique[V, K, R] {
-	return &Unique[V, K, R]{addIndex(t, name, codec, true, fn)}
-}
-
-func addIndex[V, K, R any](t *Table[K, R], name string, codec Codec[V], unique bool, fn func(r *R) []V) Order[V, K, R] {
-	o := Order[V, K, R]{table: t, codec: codec, index: len(t.indexes)}
+func addIndex[V, K, R any](t *Table[K, R], name string, codec Codec[V], unique bool, fn func(r *R) []V) *Index[V, K, R] {
+	ix := &index[R]{name: name, unique: unique}
+	o := &Index[V, K, R]{Order[V, K, R]{table: t, codec: codec, index: ix}}
+	same := func(other *index[R]) bool { return other.name == name }
 	switch {
 	case t.sealed.Load(): // the table goes on without it
 		o.refused = misuse("table %q is in use: index %q comes too late", t.name, name)
 		return o
-	case codec == nil || fn == nil || name == "" || slices.ContainsFunc(t.indexes, func(ix *index[R]) bool { return ix.name == name }):
+	case codec == nil || fn == nil || name == "" || slices.ContainsFunc(t.indexes, same):
 		t.refused = misuse("table %q: index %q lacks name, codec or function, or comes twice", t.name, name)
 		return o
 	}
-	t.indexes = append(t.indexes, &index[R]{
-		name: name, codec: codec.Name(), unique: unique,
-		values: func(r *R) (all [][]byte, err error) {
-			if r == nil {
-				return nil, nil
+	ix.codec, t.indexes = codec.Name(), append(t.indexes, ix)
+	ix.values = func(r *R) (all [][]byte, err error) {
+		if r == nil {
+			return nil, nil
+		}
+		for _, v := range fn(r) {
+			p, err := codec.Append(nil, v)
+			if err != nil {
+				return nil, fmt.Errorf("typed: table %q, index %q: %w", t.name, name, err)
 			}
-			for _, v := range fn(r) {
-				p, err := codec.Append(nil, v)
-				if err != nil {
-					return nil, fmt.Errorf("typed: table %q, index %q: %w", t.name, name, err)
-				}
-				all = append(all, p)
-			}
-			slices.SortFunc(all, bytes.Compare)
-			return slices.CompactFunc(all, bytes.Equal), nil
-		},
-		skip: func(entry []byte) ([]byte, error) {
-			_, rest, err := codec.Cut(entry)
-			return rest, err
-		},
-	})
+			all = append(all, p)
+		}
+		slices.SortFunc(all, bytes.Compare)
+		return slices.CompactFunc(all, bytes.Equal), nil
+	}
+	ix.skip = func(entry []byte) ([]byte, error) {
+		_, rest, err := codec.Cut(entry)
+		return rest, err
+	}
 	return o
 }
 
 // WithVersion sets the version of the index's function and returns the index. It is 0 at first. A
 // program that changes what the function computes raises it, and calls Rebuild.
 func (ix *Index[V, K, R]) WithVersion(version int) *Index[V, K, R] {
-	ix.setVersion(version)
-	return ix
-}
-
-// WithVersion is that of Index.
-func (ix *Unique[V, K, R]) WithVersion(version int) *Unique[V, K, R] {
-	ix.setVersion(version)
-	return ix
-}
-
-func (o *Order[V, K, R]) setVersion(version int) {
 	switch {
-	case o.refused != nil || o.table == nil || o.table.refused != nil: // it is no index
-	case o.table.sealed.Load():
-		o.refused = misuse("table %q is in use: a version comes too late", o.table.name)
+	case ix.table == nil: // nothing has declared it
+	case ix.table.sealed.Load():
+		ix.refused = misuse("table %q is in use: a version comes too late", ix.table.name)
 	default:
-		o.table.indexes[o.index].version = version
+		ix.index.version = version
 	}
+	return ix
 }
 
 // Of yields the records that have the value.
-func (ix *Index[V, K, R]) Of(txn *brock.Txn, v V) Rows[K, R] { return ix.walkValue(txn, v) }
+func (ix *Index[V, K, R]) Of(txn *brock.Txn, v V) Rows[K, R] {
+	p, err := ix.encode(v)
+	return ix.walk(txn, p, pastValue(p), err)
+}
 
-// Get returns the record that has the value, and its key, or brock.ErrKeyNotFound.
-func (ix *Unique[V, K, R]) Get(txn *brock.Txn, v V) (key K, r *R, err error) {
-	for row, err := range ix.walkValue(txn, v) {
+// Get returns the record that has the value, and its key, or brock.ErrKeyNotFound. If there are
+// several, as an index that is not unique can have, it is the first one in the order.
+func (ix *Index[V, K, R]) Get(txn *brock.Txn, v V) (key K, r *R, err error) {
+	for row, err := range ix.Of(txn, v) {
 		return row.Key, row.Record, err
 	}
 	return key, nil, brock.ErrKeyNotFound
 }
 
-// place is where entries of an index are planned. Records and entries may be read by different
-// transactions.
-type place[R any] struct {
-	records, entries *brock.Txn
-	*index[R]
-	base []byte // what the keys of its entries begin with
-}
-
-// entryBase is what the keys of the entries begin with.
-func (t *Table[K, R]) entryBase(ix *index[R], d *declaration) []byte {
+// base is what the keys of an order begin with: of entries, or of records if ix is nil.
+func (t *Table[K, R]) base(ix *index[R], d *declaration) []byte {
+	if ix == nil {
+		return t.records
+	}
 	return appendInteger(bytes.Clone(t.entries), d.Numbers[ix.name], false)
 }
 
 // makeEntry returns the write of an entry. The key of a unique one has no record's key: that is its
 // value. So two writes of one value conflict.
-func (at *place[R]) makeEntry(v, k []byte) write {
-	if at.unique {
-		return write{key: join(at.base, v), value: k}
+func (t *Table[K, R]) makeEntry(c *call[R], ix *index[R], v []byte) write {
+	key := append(t.base(ix, c.stored), v...)
+	if ix.unique {
+		return write{key: key, value: c.key}
 	}
-	return write{key: append(join(at.base, v), k...)}
+	return write{key: append(key, c.key...)}
 }
 
-// readOwner returns the key of the record that an entry for k belongs to; nil if a unique one is not
-// there.
-func (at *place[R]) readOwner(entry, k []byte) ([]byte, error) {
-	if !at.unique {
-		return k, nil
+// splitEntry is the reverse of makeEntry: rest is the key of an entry without its base.
+func (ix *index[R]) splitEntry(item *brock.Item, rest []byte) (v, k []byte, err error) {
+	k, err = ix.skip(rest)
+	if err != nil || !ix.unique {
+		return bytes.TrimSuffix(rest, k), k, err
 	}
-	return lookUp(at.entries, entry)
+	if len(k) > 0 {
+		return nil, nil, fmt.Errorf("typed: %s: %w: bytes behind a value", ix.part(), ErrDecode)
+	}
+	k, err = item.Value()
+	return rest, k, err
 }
 
-// planIndex plans what an index needs when the record under k was old and is now r; nil is none.
-func (t *Table[K, R]) planIndex(p *plan, at place[R], k []byte, old, r *R) error {
-	before, err := at.values(old)
-	after, err2 := at.values(r)
-	if err := cmp.Or(err, err2); err != nil {
+// planEntries plans what an index needs when the record of a call was old and is now r; nil is none.
+func (t *Table[K, R]) planEntries(c *call[R], ix *index[R], old, r *R) error {
+	before, err := ix.values(old)
+	after, err2 := ix.values(r)
+	if err = cmp.Or(err, err2); err != nil {
 		return err
 	}
-	for _, v := range leaveOut(before, after) {
-		w := at.makeEntry(v, k)
-		owner, err := at.readOwner(w.key, k)
-		if err != nil {
-			return err
-		}
-		if bytes.Equal(owner, k) { // beside a Rebuild the value may be another record's by now
-			*p = append(*p, write{key: w.key, deletes: true})
+	for i, v := range slices.Concat(before, after) {
+		if !contains(before, v) || !contains(after, v) {
+			err = cmp.Or(err, t.planEntry(c, ix, v, i < len(before)))
 		}
 	}
-	for _, v := range leaveOut(after, before) {
-		w := at.makeEntry(v, k)
-		owner, err := at.readOwner(w.key, k)
-		if owner != nil && !bytes.Equal(owner, k) && err == nil {
-			err = t.checkDuplicate(at, v, k, owner)
-		}
-		if err != nil {
-			return err
-		}
-		*p = append(*p, w)
-	}
-	return nil
+	return err
 }
 
-// leaveOut returns what is in a and not in b.
-func leaveOut(a, b [][]byte) (rest [][]byte) {
-	for _, v := range a {
-		if _, found := slices.BinarySearchFunc(b, v, bytes.Compare); !found {
-			rest = append(rest, v)
+// contains reports whether v is one of the values of a record.
+func contains(values [][]byte, v []byte) bool {
+	_, found := slices.BinarySearchFunc(values, v, bytes.Compare)
+	return found
+}
+
+// planEntry plans to write the entry of a value, or to delete it. It returns a *DuplicateError if the
+// value is another record's.
+func (t *Table[K, R]) planEntry(c *call[R], ix *index[R], v []byte, deletes bool) error {
+	w := t.makeEntry(c, ix, v)
+	w.deletes = deletes
+	if ix.unique {
+		owner, err := lookUp(c.txn, w.key)
+		if owner != nil && !bytes.Equal(owner, c.key) {
+			if deletes { // beside a Rebuild the value may be another record's by now
+				return nil
+			}
+			err = t.checkDuplicate(c, ix, v, owner)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return rest
+	c.writes = append(c.writes, w)
+	return nil
 }
 
 // checkDuplicate returns a *DuplicateError if the record of owner has the value v. Its entry alone
 // does not count: beside a Rebuild the record may have changed since.
-func (t *Table[K, R]) checkDuplicate(at place[R], v, k, owner []byte) error {
-	_, other, err := t.readRecord(at.records, owner)
-	if err != nil {
+func (t *Table[K, R]) checkDuplicate(c *call[R], ix *index[R], v, owner []byte) error {
+	_, other, err := t.readRecord(c.txn, owner)
+	values, err2 := ix.values(other)
+	if err = cmp.Or(err, err2); err != nil || !contains(values, v) {
 		return err
 	}
-	values, err := at.values(other)
-	if err != nil || len(leaveOut([][]byte{v}, values)) > 0 {
-		return err
-	}
-	e := &DuplicateError[K]{Table: t.name, Index: at.name}
-	if e.Key, err = t.decodeKey(k); err == nil {
-		e.Other, err = t.decodeKey(owner)
-	}
-	return cmp.Or[error](err, e)
+	e := &DuplicateError[K]{Table: t.name, Index: ix.name}
+	e.Key, err = t.decodeKey(c.key)
+	e.Other, err2 = t.decodeKey(owner)
+	return cmp.Or[error](err, err2, e)
 }

@@ -2,6 +2,7 @@ package typed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,15 +35,15 @@ func (t *Table[K, R]) Rebuild(ctx context.Context, db *brock.DB) error {
 		return misuse("nil store or context")
 	}
 	b := &rebuild[K, R]{table: t, db: db}
-	begun, err := b.update(ctx, brock.Serializable, b.begin)
+	err := b.update(ctx, brock.Serializable, b.begin)
 	if err == nil && b.token != 0 {
-		if err = b.build(ctx, begun); err != nil && !errors.Is(err, ErrTakenOver) {
+		if err = b.build(ctx); err != nil && !errors.Is(err, ErrTakenOver) {
 			// Without it writers would go on leaving marks, or be refused.
-			_, err2 := b.update(context.WithoutCancel(ctx), brock.Serializable, func(txn *brock.Txn, d *declaration) error {
+			undo := func(txn *brock.Txn, d *declaration) error {
 				d.Building, d.Closed = 0, false
 				return b.store(txn, d)
-			})
-			err = errors.Join(err, err2)
+			}
+			err = errors.Join(err, b.update(context.WithoutCancel(ctx), brock.Serializable, undo))
 		}
 	}
 	if err != nil {
@@ -51,34 +52,28 @@ func (t *Table[K, R]) Rebuild(ctx context.Context, db *brock.DB) error {
 	return err
 }
 
-// build does all that follows the begin, which had the version begun.
-func (b *rebuild[K, R]) build(ctx context.Context, begun uint64) error {
-	err := b.awaitOlder(ctx, begun)
-	for from := b.table.records; err == nil && from != nil; {
-		from, err = b.buildBatch(ctx, from)
+// build does all that follows the begin.
+func (b *rebuild[K, R]) build(ctx context.Context) error {
+	err := b.awaitOlder(ctx)
+	if err == nil {
+		err = b.takeAll(ctx, brock.SnapshotIsolation, b.table.records)
 	}
 	// In passes, as long as each finds much less than the one before.
-	for left, before := 0, math.MaxInt; err == nil; before = left {
-		left = 0
-		for from := b.table.marks; err == nil && from != nil; {
-			n := 0
-			n, from, err = b.takeMarks(ctx, brock.SnapshotIsolation, from)
-			left += n
-		}
-		if left < batch || left > before/2 {
+	for before := math.MaxInt; err == nil; before = b.taken {
+		err = b.takeAll(ctx, brock.SnapshotIsolation, b.table.marks)
+		if b.taken < batch || b.taken > before/2 {
 			break
 		}
 	}
 	// Writers that are faster than the switch would be a conflict for ever: there may be no more.
 	if err == nil {
-		_, err = b.update(ctx, brock.Serializable, func(txn *brock.Txn, d *declaration) error {
+		err = b.update(ctx, brock.Serializable, func(txn *brock.Txn, d *declaration) error {
 			d.Closed = true
 			return b.table.storeDeclaration(txn, d)
 		})
 	}
-	// Those at SnapshotIsolation that had begun before may still come: then it begins again.
-	for from := b.table.marks; err == nil && from != nil; {
-		_, from, err = b.takeMarks(ctx, brock.Serializable, b.table.marks)
+	if err == nil {
+		err = b.takeAll(ctx, brock.Serializable, b.table.marks)
 	}
 	return err
 }
@@ -90,18 +85,17 @@ type rebuild[K, R any] struct {
 	token uint64       // declaration.Building while nobody else has begun; 0: there is nothing to build
 	now   *declaration // what is to be stored in the end
 	fresh []*index[R]  // those that are built
+	taken int          // records of the last takeAll
 }
 
 // update runs fn in a transaction, with the declaration that is stored; nil if there is none. It
-// returns ErrTakenOver if another Rebuild has begun, and the version of the commit.
-func (b *rebuild[K, R]) update(ctx context.Context, level brock.Isolation, fn func(txn *brock.Txn, d *declaration) error) (uint64, error) {
-	var last *brock.Txn
+// returns ErrTakenOver if another Rebuild has begun.
+func (b *rebuild[K, R]) update(ctx context.Context, level brock.Isolation, fn func(txn *brock.Txn, d *declaration) error) error {
 	o := brock.TxnOptions{Isolation: level}
 	if level == brock.SnapshotIsolation {
 		o.Retries = -1 // what has conflicted is left for later
 	}
-	err := b.db.UpdateContext(ctx, o, func(txn *brock.Txn) error {
-		last = txn
+	return b.db.UpdateContext(ctx, o, func(txn *brock.Txn) error {
 		txn, d, err := b.table.enter(txn)
 		if err != nil && !errors.Is(err, ErrDeclaration) {
 			return err
@@ -109,15 +103,12 @@ func (b *rebuild[K, R]) update(ctx context.Context, level brock.Isolation, fn fu
 		if b.token != 0 && (d == nil || d.Building != b.token) {
 			return ErrTakenOver
 		}
-		if d != nil {
-			d = &declaration{Parts: d.Parts, Numbers: d.Numbers, Next: d.Next, Building: d.Building, Closed: d.Closed}
+		if d != nil { // all calls share it
+			own := *d
+			d = &own
 		}
 		return fn(txn, d)
 	})
-	if err != nil {
-		return 0, err
-	}
-	return last.CommitVersion(), nil
 }
 
 // begin records that writers have to leave marks, and removes what an earlier Rebuild has left.
@@ -126,170 +117,137 @@ func (b *rebuild[K, R]) begin(txn *brock.Txn, d *declaration) error {
 	if d == nil {
 		return b.store(txn, b.now)
 	}
+	changed := func(part string) bool { return d.Parts[part] != b.now.Parts[part] }
 	changes, dead := d.listChanges(b.now), d.Building != 0
-	switch d.Building, d.Closed = 0, false; {
-	case len(changes) == 0 && dead:
-		return b.store(txn, d)
-	case len(changes) == 0:
+	if d.Building, d.Closed = 0, false; len(changes) == 0 && !dead {
 		return nil
 	}
-	all := d.Parts["key codec"] != b.now.Parts["key codec"] || d.Parts["record codec"] != b.now.Parts["record codec"]
-	for _, ix := range b.table.indexes {
-		number := d.Numbers[ix.name]
-		if all || d.Parts[ix.part()] != b.now.Parts[ix.part()] {
-			number, d.Next = d.Next, d.Next+1
-			b.fresh = append(b.fresh, ix)
+	if len(changes) > 0 {
+		for _, ix := range b.table.indexes {
+			number := d.Numbers[ix.name]
+			if changed("key codec") || changed("record codec") || changed(ix.part()) {
+				number, d.Next = d.Next, d.Next+1
+				b.fresh = append(b.fresh, ix)
+			}
+			b.now.Numbers[ix.name] = number
 		}
-		b.now.Numbers[ix.name] = number
+		b.token, d.Building, d.Next = d.Next, d.Next, d.Next+1
+		b.now.Next = d.Next
 	}
-	b.token, d.Building, d.Next = d.Next, d.Next, d.Next+1
-	b.now.Next = d.Next
 	return b.store(txn, d)
 }
 
 // store writes d, and deletes all marks, and all entries but those of its indexes. A writer at
 // SnapshotIsolation that has left a mark conflicts with that, too.
 func (b *rebuild[K, R]) store(txn *brock.Txn, d *declaration) error {
-	t, lo := b.table, b.table.entries
-	ranges := [][2][]byte{{t.marks, pastValue(t.marks)}}
+	t := b.table
+	lo, err := t.entries, txn.DeletePrefix(t.marks)
 	for _, number := range slices.Sorted(maps.Values(d.Numbers)) {
 		hi := appendInteger(bytes.Clone(t.entries), number, false)
-		ranges = append(ranges, [2][]byte{lo, hi})
+		err = cmp.Or(err, txn.DeleteRange(lo, hi))
 		lo = pastValue(hi)
 	}
-	for _, r := range append(ranges, [2][]byte{lo, pastValue(t.entries)}) {
-		if err := txn.DeleteRange(r[0], r[1]); err != nil {
-			return err
-		}
-	}
-	return t.storeDeclaration(txn, d)
+	return cmp.Or(err, txn.DeleteRange(lo, pastValue(t.entries)), t.storeDeclaration(txn, d))
 }
 
-// awaitOlder waits until no transaction reads a version before begun: it would not know that it has
-// to leave marks. If it is Serializable it can't commit, as it has read the declaration; but at
+// awaitOlder waits until no transaction reads a version before the begin: it would not know that it
+// has to leave marks. If it is Serializable it can't commit, as it has read the declaration; but at
 // SnapshotIsolation it can.
-func (b *rebuild[K, R]) awaitOlder(ctx context.Context, begun uint64) error {
-	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		m := b.db.Metrics()
-		if oldest := m.Tree.PinnedVersion; oldest == 0 || oldest >= begun {
-			return nil
-		}
+func (b *rebuild[K, R]) awaitOlder(ctx context.Context) error {
+	begun, wait := b.db.Version(), time.Millisecond
+	for m := b.db.Metrics(); m.Tree.PinnedVersion != 0 && m.Tree.PinnedVersion < begun; m = b.db.Metrics() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(wait):
+			wait = min(2*wait, 100*time.Millisecond)
 		}
 	}
+	return nil
 }
 
-// buildBatch writes the entries of the next records, and returns where to go on; nil at the end. The
-// records are read at one version and the entries written at a later one, without a conflict: a
-// record that was written meanwhile has a mark, which says what is to be corrected. One that has a
-// mark already is left out, as the mark's bytes are not those that would be built from.
-func (b *rebuild[K, R]) buildBatch(ctx context.Context, from []byte) (next []byte, err error) {
-	t := b.table
-	err = b.db.ViewContext(ctx, brock.TxnOptions{}, func(records *brock.Txn) error {
-		records = records.In(t.ks)
-		_, err := b.update(ctx, brock.Serializable, func(txn *brock.Txn, _ *declaration) error {
-			n, size := 0, int64(0)
-			next = nil
-			for item, err := range records.Items(brock.IteratorOptions{Lower: from, Upper: pastValue(t.records)}) {
-				if err != nil {
-					return err
-				}
-				if n, size = n+1, size+item.ValueSize(); n > 1 && (n > batch || size > batchBytes) {
-					next = item.KeyCopy(nil)
-					return nil
-				}
-				k := join(nil, item.Key()[len(t.records):])
-				mark, err := records.Has(join(t.marks, k))
-				if err == nil && !mark {
-					err = b.correct(records, txn, k, nil)
-				}
-				if err != nil {
-					return err
-				}
+// takeAll makes the entries of all records right, or of those that have marks: base is what the keys of
+// records or marks begin with. At SnapshotIsolation a batch conflicts with writers of its marks alone.
+//
+// At Serializable, the batch that finds no further mark switches. It has read all marks, and each
+// writer has read the declaration or conflicts over its mark: so none is missed. Writers at
+// SnapshotIsolation that began before the table was closed may still come: then it begins again.
+func (b *rebuild[K, R]) takeAll(ctx context.Context, level brock.Isolation, base []byte) (err error) {
+	b.taken = 0
+	marked := bytes.Equal(base, b.table.marks)
+	for next := []byte{}; err == nil && next != nil; {
+		from := next
+		if level == brock.Serializable {
+			from = []byte{}
+		}
+		err = b.update(ctx, level, func(txn *brock.Txn, _ *declaration) (err error) {
+			next, err = walkBatch(txn, base, from, func(_ *brock.Item, k []byte) error { return b.takeRecord(txn, k, marked) })
+			if err == nil && next == nil && level == brock.Serializable {
+				err = b.store(txn, b.now)
 			}
-			return nil
+			return err
 		})
+		if errors.Is(err, brock.ErrConflict) {
+			err = nil
+			if !marked || level == brock.Serializable { // else these marks are left for the next pass
+				next = from
+			}
+		}
+	}
+	return err
+}
+
+// takeRecord makes the entries right that the record under k has in the indexes that are built. With
+// marked it deletes those of the mark's bytes, and the mark. It writes all of the record's: if it had
+// its mark before it was to be built from, it has none yet. A record that a writer changes while this
+// transaction runs has a mark by that: it says what is to be corrected.
+func (b *rebuild[K, R]) takeRecord(txn *brock.Txn, k []byte, marked bool) error {
+	t, c := b.table, call[R]{txn: txn, stored: b.now, key: k}
+	at := join(t.marks, k)
+	mark, err := lookUp(txn, at)
+	if err != nil || !marked && mark != nil { // the mark's bytes are not those that would be built from
 		return err
-	})
-	return next, err
-}
-
-// batchBytes bounds the records of one transaction of Rebuild.
-const batchBytes = 4 << 20
-
-// correct deletes the entries that old has in the indexes that are built, if it is not nil, and
-// writes those of the record under k. It writes them all: if the record had its mark before it was
-// to be built from, it has none yet.
-func (b *rebuild[K, R]) correct(records, txn *brock.Txn, k []byte, old *R) error {
-	t := b.table
-	_, r, err := t.readRecord(records, k)
-	if err == nil { // of another codec, it is the end before the table is declared so
-		_, err = t.decodeKey(k)
 	}
-	for _, ix := range b.fresh {
-		at := place[R]{records, txn, ix, t.entryBase(ix, b.now)}
-		for _, change := range [][2]*R{{old, nil}, {nil, r}} {
-			var p plan
-			if err == nil {
-				err = t.planIndex(&p, at, k, change[0], change[1])
-			}
-			if err == nil {
-				err = t.carryOut(txn, p)
-			}
-		}
+	if b.taken++; marked {
+		c.writes = append(c.writes, write{key: at, deletes: true})
 	}
-	return err
-}
-
-// takeMarks corrects the entries of a batch of records that have marks, from a mark on, deletes the
-// marks, and returns how many there were, and where to go on; nil at the end. If that is reached and
-// the level is Serializable, it switches in the same transaction. That one has read that there is
-// no further mark, and each writer has read the declaration or conflicts over its mark: so none is
-// missed. At SnapshotIsolation only a writer of the same record conflicts. A batch that does is left
-// as it was, for later.
-func (b *rebuild[K, R]) takeMarks(ctx context.Context, level brock.Isolation, from []byte) (n int, next []byte, err error) {
-	_, err = b.update(ctx, level, func(txn *brock.Txn, _ *declaration) error {
-		n, next = 0, nil
-		for item, err := range txn.Items(brock.IteratorOptions{Lower: from, Upper: pastValue(b.table.marks), Limit: batch}) {
-			if err == nil {
-				n, next = n+1, item.KeyCopy(nil)
-				err = b.takeMark(txn, item, next)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if next = append(next, 0); n < batch {
-			next = nil
-		}
-		if level == brock.Serializable && next == nil {
-			return b.store(txn, b.now)
-		}
-		return nil
-	})
-	if errors.Is(err, brock.ErrConflict) {
-		if err = nil; next == nil && level == brock.Serializable {
-			next = from
-		}
-	}
-	return n, next, err
-}
-
-// takeMark corrects the entries of a record that has a mark, and deletes the mark.
-func (b *rebuild[K, R]) takeMark(txn *brock.Txn, item *brock.Item, at []byte) error {
-	mark, err := item.ValueCopy(nil)
 	var old *R
-	if err == nil && len(mark) > 0 && mark[0] == 1 {
-		old, err = b.table.decodeRecord(mark[1:])
+	if len(mark) > 0 && mark[0] == 1 {
+		old, err = t.decodeRecord(mark[1:])
 	}
-	if err == nil {
-		err = b.correct(txn, txn, at[len(b.table.marks):], old)
+	_, r, err2 := t.readRecord(txn, k)
+	_, err3 := t.decodeKey(k) // of another codec, it is the end before the table is declared so
+	err = cmp.Or(err, err2, err3)
+	for _, ix := range b.fresh {
+		err = cmp.Or(err, t.planEntries(&c, ix, old, nil), t.planEntries(&c, ix, nil, r))
 	}
-	if err == nil {
-		err = txn.Delete(at)
+	if err != nil {
+		return err
 	}
-	return err
+	return t.carryOut(&c)
+}
+
+// One transaction of Verify or Rebuild looks at so many keys, with values of so many bytes.
+const (
+	batch      = 256
+	batchBytes = 4 << 20
+)
+
+// walkBatch calls fn with the items of a batch, and what follows base in their keys, from one on. It
+// returns where the next batch begins; nil at the end.
+func walkBatch(txn *brock.Txn, base, from []byte, fn func(item *brock.Item, rest []byte) error) ([]byte, error) {
+	n, size := 0, int64(0)
+	for item, err := range txn.Items(brock.IteratorOptions{Lower: join(base, from), Upper: pastValue(base)}) {
+		if err != nil {
+			return nil, err
+		}
+		rest := bytes.Clone(item.Key()[len(base):])
+		if n, size = n+1, size+item.ValueSize(); n > 1 && (n > batch || size > batchBytes) {
+			return rest, nil
+		}
+		if err := fn(item, rest); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }

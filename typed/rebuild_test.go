@@ -22,7 +22,7 @@ import (
 // declareOld declares users as an older program did.
 func declareOld(ks *brock.Keyspace) *typed.Table[uint64, user] {
 	old := typed.NewTable(ks, "users", typed.Uint64, typed.JSON[user]())
-	typed.NewUniqueMany(old, "mail", typed.String, mails)
+	typed.NewUnique(old, "mail", typed.String, mails)
 	typed.NewIndex(old, "town", typed.String, func(u *user) []string { return []string{strings.Join(u.Towns, " ")} })
 	typed.NewIndex(old, "gone", typed.String, func(u *user) []string { return []string{u.Name} })
 	return old
@@ -309,7 +309,7 @@ func TestFailedRebuilds(t *testing.T) {
 	fill(t, db, old, 600)
 	before := keysOf(t, ks)
 	double := declareOld(ks)
-	typed.NewUnique(double, "born", typed.Int64, func(u *user) int64 { return u.Born })
+	typed.NewUnique(double, "born", typed.Int64, func(u *user) []int64 { return []int64{u.Born} })
 	err := double.Rebuild(t.Context(), db)
 	var dup *typed.DuplicateError[uint64]
 	if !errors.As(err, &dup) || dup.Index != "born" || dup.Key == dup.Other || !errors.Is(err, typed.ErrDuplicate) {

@@ -2,6 +2,7 @@ package typed
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -32,13 +33,12 @@ type Table[K, R any] struct {
 // can't be, such as one without a name, return brock.ErrInvalid.
 func NewTable[K, R any](ks *brock.Keyspace, name string, key Codec[K], record RecordCodec[R]) *Table[K, R] {
 	t := &Table[K, R]{ks: ks, name: name, key: key, record: record}
-	t.Order = Order[K, K, R]{table: t, codec: key, index: -1}
+	t.Order = Order[K, K, R]{table: t, codec: key}
 	if ks == nil || name == "" || key == nil || record == nil {
 		t.refused = misuse("table %q lacks its keyspace, name or codec", name)
 	}
-	base := appendText(nil, codeString, name)
-	t.at = appendInteger(base, 0, false)
-	t.records, t.entries, t.marks = appendInteger(bytes.Clone(base), 1, false), appendInteger(bytes.Clone(base), 2, false), appendInteger(bytes.Clone(base), 3, false)
+	part := func(n uint64) []byte { return appendInteger(appendText(nil, codeString, name), n, false) }
+	t.at, t.records, t.entries, t.marks = part(0), part(1), part(2), part(3)
 	return t
 }
 
@@ -47,10 +47,10 @@ func NewTable[K, R any](ks *brock.Keyspace, name string, key Codec[K], record Re
 // conflict with writes of the old one. With a *DeclarationError it returns both, too.
 func (t *Table[K, R]) enter(txn *brock.Txn) (*brock.Txn, *declaration, error) {
 	switch {
+	case t == nil || txn == nil || t.ks == nil && t.refused == nil:
+		return nil, nil, misuse("a table or index that was not declared, or no transaction")
 	case t.refused != nil:
 		return nil, nil, t.refused
-	case t.ks == nil || txn == nil:
-		return nil, nil, misuse("a table that NewTable has not made, or no transaction")
 	case t.ks.Options().TTL > 0:
 		// An entry would expire apart from its record.
 		return nil, nil, misuse("the keyspace of table %q has a time to live", t.name)
@@ -75,123 +75,144 @@ func (t *Table[K, R]) Check(txn *brock.Txn) error {
 
 // Get returns the record of a key, or brock.ErrKeyNotFound.
 func (t *Table[K, R]) Get(txn *brock.Txn, key K) (*R, error) {
-	f, err := t.find(txn, key)
-	if err == nil && f.record == nil {
+	c, err := t.find(txn, key)
+	if err == nil && c.record == nil {
 		err = brock.ErrKeyNotFound
 	}
-	return f.record, err
+	return c.record, err
 }
 
 // Put writes the record of a key, and replaces the one that is there. Entries of indexes follow, in
 // the same transaction. For a value of a unique index that another record has it returns a
 // *DuplicateError. After this and any other error that is not of the store's writes, such as
 // brock.ErrNoSpace, the transaction is as before the call and can be used. r may be used again.
-func (t *Table[K, R]) Put(txn *brock.Txn, key K, r *R) error {
-	f, err := t.find(txn, key)
-	if err != nil {
-		return err
-	}
-	return t.change(&f, r)
-}
+func (t *Table[K, R]) Put(txn *brock.Txn, key K, r *R) error { return t.putRecord(txn, key, r, false) }
 
 // Insert is Put that returns ErrExist if there is a record of the key.
 func (t *Table[K, R]) Insert(txn *brock.Txn, key K, r *R) error {
-	f, err := t.find(txn, key)
-	if err == nil && f.record != nil {
-		err = ErrExist
-	}
-	if err != nil {
+	return t.putRecord(txn, key, r, true)
+}
+
+func (t *Table[K, R]) putRecord(txn *brock.Txn, key K, r *R, insert bool) error {
+	c, err := t.find(txn, key)
+	switch {
+	case err != nil:
 		return err
-	}
-	return t.change(&f, r)
-}
-
-// Delete removes the record of a key, if there is one, and its entries in indexes. Its errors are
-// those of Put.
-func (t *Table[K, R]) Delete(txn *brock.Txn, key K) error {
-	f, err := t.find(txn, key)
-	if err != nil || f.record == nil {
-		return err
-	}
-	return t.writeRecord(&f, write{deletes: true}, nil)
-}
-
-// found is what a call has found.
-type found[R any] struct {
-	txn    *brock.Txn
-	stored *declaration // nil: the table is new
-	key    []byte       // encoded
-	raw    []byte       // the bytes of record
-	record *R           // nil: there is none
-}
-
-// find looks for a record.
-func (t *Table[K, R]) find(txn *brock.Txn, key K) (f found[R], err error) {
-	if f.txn, f.stored, err = t.enter(txn); err != nil {
-		return f, err
-	}
-	if f.key, err = t.key.Append(nil, key); err != nil {
-		return f, fmt.Errorf("typed: table %q: %w", t.name, err)
-	}
-	f.raw, f.record, err = t.readRecord(f.txn, f.key)
-	return f, err
-}
-
-func (t *Table[K, R]) change(f *found[R], r *R) error {
-	if r == nil {
+	case insert && c.record != nil:
+		return ErrExist
+	case r == nil:
 		return misuse("table %q: nil record", t.name)
 	}
 	value, err := t.record.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("typed: table %q: %w", t.name, err)
 	}
-	return t.writeRecord(f, write{value: value}, r)
+	return t.writeRecord(c, write{value: value}, r)
 }
 
-// writeRecord writes a record, or deletes it if r is nil. All that can be refused is found out before the
-// first write: a caller who goes on after an error must not commit one half of a change.
-func (t *Table[K, R]) writeRecord(f *found[R], w write, r *R) error {
-	w.key = join(t.records, f.key)
-	p, d := plan{w}, f.stored
-	if d == nil {
-		d = t.declared()
-	}
-	if d.Closed {
-		return &DeclarationError{Table: t.name, Changes: []string{"a Rebuild is about to end, or has died at its end"}}
-	}
-	for _, ix := range t.indexes {
-		if err := t.planIndex(&p, place[R]{f.txn, f.txn, ix, t.entryBase(ix, d)}, f.key, f.record, r); err != nil {
-			return err
-		}
-	}
-	if d.Building != 0 {
-		if err := t.planMark(&p, f); err != nil {
-			return err
-		}
-	}
-	if err := t.carryOut(f.txn, p); err != nil || f.stored != nil {
+// Delete removes the record of a key, if there is one, and its entries in indexes. Its errors are
+// those of Put.
+func (t *Table[K, R]) Delete(txn *brock.Txn, key K) error {
+	c, err := t.find(txn, key)
+	if err != nil || c.record == nil {
 		return err
 	}
-	return t.storeDeclaration(f.txn, d)
+	return t.writeRecord(c, write{deletes: true}, nil)
+}
+
+// call is work on one record: what was found, and the writes to come.
+type call[R any] struct {
+	txn    *brock.Txn
+	stored *declaration // nil: the table is new
+	key    []byte       // encoded
+	raw    []byte       // the bytes of record
+	record *R           // nil: there is none
+	writes []write
+}
+
+// write is a set or delete to come.
+type write struct {
+	key, value []byte
+	deletes    bool
+}
+
+// find begins a call by looking for the record.
+func (t *Table[K, R]) find(txn *brock.Txn, key K) (c call[R], err error) {
+	if c.txn, c.stored, err = t.enter(txn); err != nil {
+		return c, err
+	}
+	if c.key, err = t.key.Append(nil, key); err != nil {
+		return c, fmt.Errorf("typed: table %q: %w", t.name, err)
+	}
+	c.raw, c.record, err = t.readRecord(c.txn, c.key)
+	return c, err
+}
+
+// writeRecord writes the record of a call, or deletes it if r is nil. All that can be refused is found
+// out before the first write: a caller who goes on after an error must not commit one half of a
+// change. A Savepoint would not do: what has gone to files can't be rolled back.
+func (t *Table[K, R]) writeRecord(c call[R], w write, r *R) (err error) {
+	fresh := c.stored == nil
+	if fresh {
+		c.stored = t.declared()
+	}
+	if c.stored.Closed {
+		return &DeclarationError{Table: t.name, Changes: []string{"a Rebuild is about to end, or has died at its end"}}
+	}
+	w.key = join(t.records, c.key)
+	c.writes = append(c.writes, w)
+	for _, ix := range t.indexes {
+		err = cmp.Or(err, t.planEntries(&c, ix, c.record, r))
+	}
+	if c.stored.Building != 0 {
+		err = cmp.Or(err, t.planMark(&c))
+	}
+	if err == nil {
+		err = t.carryOut(&c)
+	}
+	if err == nil && fresh {
+		err = t.storeDeclaration(c.txn, c.stored)
+	}
+	return err
 }
 
 // planMark plans the mark that a writer leaves for the Rebuild under way: under the record's key the
 // bytes that the record had before its first change since the Rebuild has looked, behind a 1, or a
 // 0 if there was none. It is written again by each change: so two changes conflict over it, and a
 // change with the end of the Rebuild, also at SnapshotIsolation.
-func (t *Table[K, R]) planMark(p *plan, f *found[R]) error {
-	w := write{key: join(t.marks, f.key)}
-	mark, err := lookUp(f.txn, w.key)
-	switch {
-	case mark != nil:
-		w.value = bytes.Clone(mark)
-	case f.record != nil:
-		w.value = join([]byte{1}, f.raw)
-	default:
-		w.value = []byte{0}
+func (t *Table[K, R]) planMark(c *call[R]) error {
+	key := join(t.marks, c.key)
+	mark, err := lookUp(c.txn, key)
+	if mark == nil && c.record != nil {
+		mark = join([]byte{1}, c.raw)
+	} else if mark == nil {
+		mark = []byte{0}
 	}
-	*p = append(*p, w)
+	c.writes = append(c.writes, write{key: key, value: mark})
 	return err
+}
+
+// carryOut does the writes of a call, after a look at whether the store can take each of them.
+func (t *Table[K, R]) carryOut(c *call[R]) (err error) {
+	for _, w := range c.writes {
+		if len(w.key) > brock.MaxKeySize {
+			return fmt.Errorf("typed: table %q: %w", t.name, brock.ErrKeyTooLarge)
+		}
+		if len(w.value) > brock.MaxValueSize {
+			return fmt.Errorf("typed: table %q: %w", t.name, brock.ErrValueTooLarge)
+		}
+	}
+	for _, w := range c.writes {
+		if w.deletes {
+			err = c.txn.Delete(w.key)
+		} else {
+			err = c.txn.Set(w.key, w.value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readRecord returns the record under an encoded key, and its bytes; nil if there is none.
@@ -219,37 +240,12 @@ func (t *Table[K, R]) decodeKey(p []byte) (K, error) {
 	return key, err
 }
 
-// write is a set or delete to come.
-type write struct {
-	key, value []byte
-	deletes    bool
-}
-
-// plan is the writes of a call.
-type plan []write
-
-// carryOut does the writes, after a look at whether the store can take each of them.
-func (t *Table[K, R]) carryOut(txn *brock.Txn, p plan) error {
-	for _, w := range p {
-		switch {
-		case len(w.key) > brock.MaxKeySize:
-			return fmt.Errorf("typed: table %q: %w", t.name, brock.ErrKeyTooLarge)
-		case len(w.value) > brock.MaxValueSize:
-			return fmt.Errorf("typed: table %q: %w", t.name, brock.ErrValueTooLarge)
-		}
+// decodeRow returns key and record of these bytes.
+func (t *Table[K, R]) decodeRow(k, raw []byte) (row Row[K, R], err error) {
+	if row.Key, err = t.decodeKey(k); err == nil {
+		row.Record, err = t.decodeRecord(raw)
 	}
-	for _, w := range p {
-		err := error(nil)
-		if w.deletes {
-			err = txn.Delete(w.key)
-		} else {
-			err = txn.Set(w.key, w.value)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return row, err
 }
 
 // lookUp returns a value, valid until the transaction ends; nil if the key has none.

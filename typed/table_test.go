@@ -30,14 +30,14 @@ var towns = []string{"", "Berlin", "Bern", "Berlin\x00", "Bonn", "Romé", "Oslo"
 // users is a table with indexes of each kind.
 type users struct {
 	table  *typed.Table[uint64, user]
-	byMail *typed.Unique[string, uint64, user]
+	byMail *typed.Index[string, uint64, user]
 	byTown *typed.Index[string, uint64, user]
 	byBorn *typed.Index[typed.Two[int64, string], uint64, user]
 }
 
 func newUsers(ks *brock.Keyspace) *users {
 	u := &users{table: typed.NewTable(ks, "users", typed.Uint64, typed.JSON[user]())}
-	u.byMail = typed.NewUniqueMany(u.table, "mail", typed.String, mails)
+	u.byMail = typed.NewUnique(u.table, "mail", typed.String, mails)
 	u.byTown = typed.NewIndex(u.table, "town", typed.String, func(u *user) []string { return u.Towns })
 	u.byBorn = typed.NewIndex(u.table, "born", typed.Pair(typed.Int64, typed.String), func(u *user) []typed.Two[int64, string] {
 		return []typed.Two[int64, string]{{First: u.Born, Second: u.Name}}
@@ -141,6 +141,13 @@ func checkUsers(t *testing.T, db *brock.DB, u *users, model map[uint64]user) {
 		same("towns backward", collect(u.byTown.Backward().All(txn)), reversed(townRows(every)))
 		for _, town := range towns {
 			same("town "+town, collect(u.byTown.Of(txn, town)), townRows(func(v string) bool { return v == town }))
+			k, r, err := u.byTown.Get(txn, town) // an index that is not unique has a first record
+			if got := collect(u.byTown.Of(txn, town)); len(got) == 0 {
+				assert.Error(t, town, err, brock.ErrKeyNotFound)
+			} else {
+				assert.OK(t, err)
+				assert.Equal(t, town, fmt.Sprintf("%d %+v", k, *r), got[0])
+			}
 			same("towns from "+town, collect(u.byTown.From(txn, town)), townRows(func(v string) bool { return v >= town }))
 			same("towns that begin with "+town, collect(u.byTown.Prefix(txn, town)), townRows(func(v string) bool { return strings.HasPrefix(v, town) }))
 			for _, hi := range towns {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 )
 
 // The first byte of an element: https://github.com/apple/foundationdb/blob/main/design/tuple.md.
@@ -83,12 +84,7 @@ func appendTuple(dst []byte, elements []any, depth int) (_ []byte, err error) {
 
 // appendText appends a string. A zero byte ends it.
 func appendText(dst []byte, code byte, s string) []byte {
-	dst = append(dst, code)
-	for i := range len(s) {
-		if dst = append(dst, s[i]); s[i] == 0 {
-			dst = append(dst, afterAll)
-		}
-	}
+	dst = append(append(dst, code), strings.ReplaceAll(s, "\x00", "\x00\xff")...)
 	return append(dst, 0)
 }
 
@@ -97,14 +93,11 @@ func appendText(dst []byte, code byte, s string) []byte {
 func appendInteger(dst []byte, v uint64, negative bool) []byte {
 	magnitude, sign := v, 1
 	if negative {
-		magnitude, sign = -v, -1
+		magnitude, v, sign = -v, v-1, -1 // v-1 is the magnitude inverted
 	}
 	n := (bits.Len64(magnitude) + 7) / 8
-	if negative {
-		magnitude = ^magnitude
-	}
 	var all [8]byte
-	binary.BigEndian.PutUint64(all[:], magnitude)
+	binary.BigEndian.PutUint64(all[:], v)
 	return append(append(dst, byte(codeZero+sign*n)), all[8-n:]...)
 }
 
@@ -114,56 +107,41 @@ func cutElement(p []byte, depth int) (e any, rest []byte, err error) {
 		return nil, nil, fmt.Errorf("%w: an element is missing", ErrDecode)
 	}
 	code, p := p[0], p[1:]
-	size := 0
-	switch code {
-	case codeFloat32:
-		size = 4
-	case codeFloat64:
-		size = 8
-	case codeUUID:
-		size = 16
-	}
-	if size > len(p) {
-		return nil, nil, fmt.Errorf("%w: an element is short", ErrDecode)
-	}
-	switch code {
-	case codeNull:
+	switch n := len(p); {
+	case code == codeNull:
 		return nil, p, nil
-	case codeBytes, codeString:
+	case code == codeBytes || code == codeString:
 		return cutText(p, code)
-	case codeNested:
+	case code == codeNested:
 		return cutTuple(p, depth)
-	case codeFloat32:
+	case code == codeFloat32 && n >= 4:
 		u := binary.BigEndian.Uint32(p)
-		return math.Float32frombits(u ^ (uint32(int32(^u)>>31) | 1<<31)), p[size:], nil
-	case codeFloat64:
+		return math.Float32frombits(u ^ (uint32(int32(^u)>>31) | 1<<31)), p[4:], nil
+	case code == codeFloat64 && n >= 8:
 		u := binary.BigEndian.Uint64(p)
-		return math.Float64frombits(u ^ (uint64(int64(^u)>>63) | 1<<63)), p[size:], nil
-	case codeFalse, codeTrue:
+		return math.Float64frombits(u ^ (uint64(int64(^u)>>63) | 1<<63)), p[8:], nil
+	case code == codeFalse || code == codeTrue:
 		return code == codeTrue, p, nil
-	case codeUUID:
-		return [16]byte(p[:size]), p[size:], nil
+	case code == codeUUID && n >= 16:
+		return [16]byte(p[:16]), p[16:], nil
 	}
 	return cutInteger(p, int(code)-codeZero)
 }
 
 func cutText(p []byte, code byte) (e any, rest []byte, err error) {
-	var text []byte
-	for {
-		i := bytes.IndexByte(p, 0)
+	end := 0
+	for more := true; more; more = end < len(p) && p[end] == afterAll {
+		i := bytes.IndexByte(p[end:], 0)
 		if i < 0 {
 			return nil, nil, fmt.Errorf("%w: a string has no end", ErrDecode)
 		}
-		text, p = append(text, p[:i]...), p[i+1:]
-		if len(p) == 0 || p[0] != afterAll {
-			break
-		}
-		text, p = append(text, 0), p[1:]
+		end += i + 1
 	}
+	text := bytes.ReplaceAll(p[:end-1], []byte{0, afterAll}, []byte{0}) // a copy
 	if code == codeString {
-		return string(text), p, nil
+		return string(text), p[end:], nil
 	}
-	return text, p, nil
+	return text, p[end:], nil
 }
 
 func cutTuple(p []byte, depth int) (any, []byte, error) {
@@ -193,7 +171,7 @@ func cutInteger(p []byte, n int) (any, []byte, error) {
 		invert = 0xff
 	}
 	if size > 8 || size > len(p) || size > 0 && p[0] == invert {
-		return nil, nil, fmt.Errorf("%w: no integer of up to 8 bytes", ErrDecode)
+		return nil, nil, fmt.Errorf("%w: no element, or its end is missing", ErrDecode)
 	}
 	for _, b := range p[:size] {
 		v = v<<8 | uint64(b^invert)

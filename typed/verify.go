@@ -2,6 +2,7 @@ package typed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -28,9 +29,6 @@ type Finding[K any] struct {
 	Stored []byte // key of the entry in the keyspace, or of the record that is Unreadable
 }
 
-// batch is how many records or entries one transaction of Verify or Rebuild looks at.
-const batch = 256
-
 // Verify reads all records and all entries of indexes, and yields what does not fit. With repair it
 // also writes the entries that are missing and deletes those that are surplus; a Finding is yielded
 // once that is committed. It may run beside writers: each record is compared with its entries as of
@@ -38,31 +36,31 @@ const batch = 256
 // *DeclarationError, that of ctx, brock.ErrConflict if a repair has met writers too often, or
 // another one of the store.
 func (t *Table[K, R]) Verify(ctx context.Context, db *brock.DB, repair bool) iter.Seq2[Finding[K], error] {
-	return func(yield func(Finding[K], error) bool) {
-		v := verification[K, R]{table: t, repair: repair}
+	return yieldAll(func(yield func(Finding[K]) bool) error {
 		if db == nil {
-			yield(Finding[K]{}, misuse("nil store"))
-			return
+			return misuse("nil store")
 		}
+		v := verification[K, R]{table: t, repair: repair}
 		run := db.ViewContext
 		if repair {
 			run = db.UpdateContext // without a finding it writes nothing, and so conflicts with nobody
 		}
-		for i := -1; i < len(t.indexes); i++ {
+		for _, ix := range append([]*index[R]{nil}, t.indexes...) { // nil: the records
 			for v.next = []byte{}; v.next != nil; {
 				from := v.next
-				if err := run(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return v.readBatch(txn, i, from) }); err != nil {
-					yield(Finding[K]{}, err)
-					return
+				err := run(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return v.readBatch(txn, ix, from) })
+				if err != nil {
+					return err
 				}
 				for _, f := range v.found {
-					if !yield(f, nil) {
-						return
+					if !yield(f) {
+						return nil
 					}
 				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // verification is a Verify under way.
@@ -70,121 +68,90 @@ type verification[K, R any] struct {
 	table  *Table[K, R]
 	repair bool
 	found  []Finding[K]
-	next   []byte // where the next batch begins, in keys without their beginning; nil: nowhere
+	next   []byte // where the next batch begins, in keys without their base; nil: nowhere
 }
 
-// readBatch verifies records, for index -1, or entries of an index. What their keys begin with may
-// be another number in the next batch: that of an index that a Rebuild has built.
-func (v *verification[K, R]) readBatch(txn *brock.Txn, index int, from []byte) error {
-	t := v.table
+// readBatch verifies records, or entries of an index. Their base may be another one in the next
+// batch: that of an index that a Rebuild has built.
+func (v *verification[K, R]) readBatch(txn *brock.Txn, ix *index[R], from []byte) error {
 	v.found, v.next = nil, nil
-	txn, d, err := t.enter(txn)
+	txn, d, err := v.table.enter(txn)
 	if d == nil || err != nil {
 		return err
 	}
-	var at []place[R]
-	for _, ix := range t.indexes {
-		at = append(at, place[R]{txn, txn, ix, t.entryBase(ix, d)})
-	}
-	base := t.records
-	if index >= 0 {
-		base = at[index].base
-	}
-	n := 0
-	for item, err := range txn.Items(brock.IteratorOptions{Lower: join(base, from), Upper: pastValue(base), Limit: batch}) {
-		if err != nil {
-			return err
-		}
-		key := item.KeyCopy(nil)
-		if n++; n == batch {
-			v.next = join(key[len(base):], []byte{0})
-		}
-		if index < 0 {
-			err = v.checkRecord(at, item, key)
+	v.next, err = walkBatch(txn, v.table.base(ix, d), from, func(item *brock.Item, rest []byte) (err error) {
+		c := &call[R]{txn: txn, stored: d, key: rest}
+		if ix == nil {
+			err = v.checkRecord(c, item)
 		} else {
-			err = v.checkEntry(at[index], item, key)
+			err = v.checkEntry(c, ix, item, rest)
 		}
-		if err != nil {
-			return err
+		if err == nil && v.repair {
+			err = v.table.carryOut(c)
 		}
-	}
-	return nil
+		return err
+	})
+	return err
 }
 
 // checkRecord looks for the entries that a record should have.
-func (v *verification[K, R]) checkRecord(at []place[R], item *brock.Item, key []byte) error {
-	t, k := v.table, key[len(v.table.records):]
+func (v *verification[K, R]) checkRecord(c *call[R], item *brock.Item) error {
 	raw, err := item.Value()
 	if err != nil {
 		return err
 	}
-	id, err := t.decodeKey(k)
-	r, err2 := t.decodeRecord(raw)
-	if err != nil || err2 != nil {
-		v.found = append(v.found, Finding[K]{Kind: Unreadable, Key: id, Stored: key})
+	row, err := v.table.decodeRow(c.key, raw)
+	if err != nil {
+		v.found = append(v.found, Finding[K]{Kind: Unreadable, Key: row.Key, Stored: item.KeyCopy(nil)})
 		return nil
 	}
-	for _, at := range at {
-		values, err := at.values(r)
+	for _, ix := range v.table.indexes {
+		values, err := ix.values(row.Record)
+		for _, value := range values {
+			err = cmp.Or(err, v.checkValue(c, ix, value, row.Key))
+		}
 		if err != nil {
 			return err
-		}
-		for _, value := range values {
-			if err := v.checkValue(at, Finding[K]{Missing, at.name, id, nil}, value, k); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-// checkValue looks for the entry that a value of the record under k should have. f is what to find
-// if it has none.
-func (v *verification[K, R]) checkValue(at place[R], f Finding[K], value, k []byte) error {
-	w := at.makeEntry(value, k)
-	entry, err := lookUp(at.entries, w.key)
+// checkValue looks for the entry that a value of a record should have.
+func (v *verification[K, R]) checkValue(c *call[R], ix *index[R], value []byte, id K) error {
+	w := v.table.makeEntry(c, ix, value)
+	entry, err := lookUp(c.txn, w.key)
 	if err != nil || entry != nil && bytes.Equal(entry, w.value) {
 		return err
 	}
-	if f.Stored = w.key; entry != nil && at.unique {
-		err = v.table.checkDuplicate(at, value, k, entry)
-	}
+	f := Finding[K]{Missing, ix.name, id, w.key}
+	err = v.table.planEntry(c, ix, value, false)
 	if errors.Is(err, ErrDuplicate) || errors.Is(err, ErrDecode) {
 		f.Kind, err = Double, nil
-	} else if err == nil && v.repair {
-		err = v.table.carryOut(at.entries, plan{w})
 	}
 	v.found = append(v.found, f)
 	return err
 }
 
 // checkEntry looks for the record that an entry should have.
-func (v *verification[K, R]) checkEntry(at place[R], item *brock.Item, key []byte) error {
-	t, f := v.table, Finding[K]{Kind: Surplus, Index: at.name, Stored: key}
-	k, err := at.readKey(item, key[len(at.base):])
+func (v *verification[K, R]) checkEntry(c *call[R], ix *index[R], item *brock.Item, rest []byte) error {
+	t, f := v.table, Finding[K]{Kind: Surplus, Index: ix.name, Stored: item.KeyCopy(nil)}
+	value, k, err := ix.splitEntry(item, rest)
 	if err == nil {
 		f.Key, err = t.decodeKey(k)
 	}
 	if err == nil {
-		_, r, err2 := t.readRecord(at.records, k)
+		_, r, err2 := t.readRecord(c.txn, k)
 		if errors.Is(err2, ErrDecode) { // nobody knows its values
 			return nil
 		}
-		values, err3 := at.values(r)
-		if err := errors.Join(err2, err3); err != nil {
+		values, err := ix.values(r)
+		if err = cmp.Or(err2, err); err != nil || contains(values, value) {
 			return err
-		}
-		for _, value := range values {
-			if bytes.Equal(at.makeEntry(value, k).key, key) {
-				return nil
-			}
 		}
 	} else if !errors.Is(err, ErrDecode) {
 		return err
 	}
-	v.found = append(v.found, f)
-	if v.repair {
-		return at.entries.Delete(key)
-	}
+	v.found, c.writes = append(v.found, f), append(c.writes, write{key: f.Stored, deletes: true})
 	return nil
 }
