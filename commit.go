@@ -76,7 +76,7 @@ func (w *writes) deleteRange(k *Keyspace, lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	lo, hi, err := k.storedBounds(lo, hi, nil)
+	lo, hi, err := k.storedBounds(nil, lo, hi, nil)
 	if err != nil {
 		return err
 	}

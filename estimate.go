@@ -47,7 +47,7 @@ func (k *Keyspace) pinRange(lo, hi []byte, fn func(p *view.Pin, lo, hi []byte)) 
 	if k.checkExists() != nil {
 		return
 	}
-	lo, hi, err := k.storedBounds(lo, hi, nil)
+	lo, hi, err := k.storedBounds(nil, lo, hi, nil)
 	if err != nil {
 		return
 	}

@@ -62,6 +62,7 @@ type Iterator struct {
 	scratch  []byte                           // stored form of the key of the last Seek
 
 	firstScratch [32]byte // first memory of scratch, so that a short key allocates nothing
+	firstBounds  [80]byte // first memory of the bounds of the scan
 
 	next, prev *Iterator // in the transaction's list of open iterators
 	orphan     *orphan   // what it holds once its transaction has ended; guarded by the transaction's mu
@@ -83,7 +84,7 @@ func (t *Txn) beginScan(it *Iterator, o *IteratorOptions) error {
 	if err := t.checkAddressed(); err != nil {
 		return err
 	}
-	lo, hi, err := t.keyspace.storedBounds(o.Lower, o.Upper, o.Prefix)
+	lo, hi, err := t.keyspace.storedBounds(it.firstBounds[:0], o.Lower, o.Upper, o.Prefix)
 	if err != nil {
 		return err
 	}

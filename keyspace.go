@@ -120,25 +120,30 @@ func (k *Keyspace) storedKey(key []byte) []byte {
 }
 
 // storedBounds turns user bounds, nil meaning open, into stored ones of keys that begin with a
-// user's prefix.
-func (k *Keyspace) storedBounds(lo, hi, prefix []byte) (slo, shi []byte, err error) {
+// user's prefix. They lie in room, as far as that has capacity.
+func (k *Keyspace) storedBounds(room, lo, hi, prefix []byte) (slo, shi []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	store := func(key []byte) []byte {
+		begin := len(room)
+		room = pending.AppendKey(room, k.prefix, key)
+		return room[begin:len(room):len(room)]
+	}
 	// An open bound ends at the keyspace: an iterator must never leave it.
 	slo, shi = k.prefix, k.past
 	if lo != nil {
-		slo = k.storedKey(lo)
+		slo = store(lo)
 	}
 	if hi != nil {
-		shi = k.storedKey(hi)
+		shi = store(hi)
 	}
 	if len(prefix) > 0 {
-		p := k.storedKey(prefix)
+		p := store(prefix)
 		if bytes.Compare(p, slo) > 0 {
 			slo = p
 		}
 		// It is never nil, which would compare as the least key: no prefix of a keyspace is all
 		// 0xff.
-		if end := afterPrefix(p); bytes.Compare(end, shi) < 0 {
+		if end := afterPrefix(room[len(room):], p); bytes.Compare(end, shi) < 0 {
 			shi = end
 		}
 	}

@@ -31,15 +31,15 @@ func userKey(stored []byte) []byte {
 // PrefixRange returns the range [lo, hi) of the keys that begin with prefix, for calls that take a
 // range: EstimateSize, Split, DeleteRange, Txn.Range. lo is prefix itself. hi is new memory, or nil,
 // no bound, if prefix is empty or all 0xff.
-func PrefixRange(prefix []byte) (lo, hi []byte) { return prefix, afterPrefix(prefix) }
+func PrefixRange(prefix []byte) (lo, hi []byte) { return prefix, afterPrefix(nil, prefix) }
 
 // afterPrefix returns the least key above all keys that begin with p; nil if there is none
-// (p is empty or all 0xff, which no stored prefix is).
-func afterPrefix(p []byte) []byte {
+// (p is empty or all 0xff, which no stored prefix is). It is appended to room.
+func afterPrefix(room, p []byte) []byte {
 	for i := len(p) - 1; i >= 0; i-- {
 		if p[i] != 0xff {
-			hi := append([]byte(nil), p[:i+1]...)
-			hi[i]++
+			hi := append(room, p[:i+1]...)
+			hi[len(hi)-1]++
 			return hi
 		}
 	}

@@ -129,7 +129,7 @@ func (t *Txn) cutRange(lo, hi, prefix []byte, n int) (parts []IteratorOptions, e
 	if err := t.checkAddressed(); err != nil {
 		return nil, err
 	}
-	slo, shi, err := t.keyspace.storedBounds(lo, hi, prefix)
+	slo, shi, err := t.keyspace.storedBounds(nil, lo, hi, prefix)
 	if err != nil {
 		return nil, err
 	}

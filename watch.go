@@ -382,7 +382,7 @@ func (w *watch) wants(id entry.KeyspaceID, ch *feed.Change) bool {
 		}
 		// The range may have keys with the prefix: it begins before their end, and ends behind their
 		// beginning.
-		end := afterPrefix(p)
+		end := afterPrefix(nil, p)
 		return (end == nil || bytes.Compare(ch.Key, end) < 0) && (ch.Upper == nil || bytes.Compare(ch.Upper, p) > 0)
 	})
 }

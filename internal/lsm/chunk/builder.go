@@ -502,8 +502,9 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64, e *crypt.Enc
 }
 
 // trailerBound is an upper bound of the length of a trailer behind body bytes, with a prefix of
-// this length. Each piece of 1 KB takes 16 bytes: 12 of its fence, and 4 of the tag of its page.
-func trailerBound(body, prefix int) int { return pageCeil(body>>fenceShift*16 + prefix + PageSize) }
+// this length. Each piece of 512 bytes takes 12.5: 12 of its fence, and an eighth of the checksum of its
+// page. Of an encrypted page, fence and tag take 28.
+func trailerBound(body, prefix int) int { return pageCeil(body>>fenceShift*13 + prefix + PageSize) }
 
 // appendFences appends the payload of the fence section. A block in which no
 // entry begins has the fence of the next block that has one; after the last, the

@@ -294,6 +294,20 @@ func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *pageio.Block) (p []byte,
 	return p, start, end, align8(off + stop), c.setValue(e, p[end:stop:stop], w, off)
 }
 
+// plainEnd is where the next entry begins if the one at off has the plainest form, lies in memory, and
+// its header in a verified page; else it is 0, and decodeEntry finds out.
+func (c *Chunk) plainEnd(off int) int {
+	if c.Data == nil || !c.isVerified(off) {
+		return 0
+	}
+	w := binary.LittleEndian.Uint64(c.Data[off:])
+	stop := off + headSize + int(w>>8&maxSuffix) + int(w>>16&maxInline)
+	if w&flagSlow != 0 || stop > c.End || !entry.Kind(w&kindMask).Known() {
+		return 0
+	}
+	return align8(stop)
+}
+
 // setValue sets what follows the key of the entry at off.
 func (c *Chunk) setValue(e *entry.Entry, v []byte, w uint64, off int) error {
 	switch {
@@ -493,37 +507,72 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 	return bytes.Compare(key[len(prefix):], p[start:end]), nil
 }
 
-// seekFence returns the offset of the entry at the last fence before suffix. A walk forward from
-// there finds the first entry that is not less than suffix.
-func (c *Chunk) seekFence(suffix []byte) (int, error) {
+// seekFence returns the offset of the entry at the last fence before suffix, whose key word is word.
+// A walk forward from there finds the first entry that is not less than suffix.
+func (c *Chunk) seekFence(suffix []byte, word uint64) (int, error) {
 	t, err := c.Trailer()
 	if err != nil {
 		return 0, err
 	}
-	word := entry.Word(suffix)
-	n := t.fences()
-	var failed error
-	// The first fence whose first entry is not less than suffix.
-	i := sort.Search(n, func(p int) bool {
-		// Only a fence with the same word costs a look at its entry.
-		if w := t.fenceWord(p); w != word {
-			return w > word
+	// Without branches on the words: the outcome of each step is a coin toss.
+	words, i := t.words, 0
+	for n := len(words) / 8; n > 0; {
+		half := (n + 1) >> 1
+		if binary.LittleEndian.Uint64(words[8*(i+half-1):]) < word {
+			i += half
 		}
-		off := t.fenceStart(p)
-		if off >= c.End {
-			return true
+		n -= half
+	}
+	// Only a fence with the same word costs a look at its entry.
+	if i < t.fences() && t.fenceWord(i) == word {
+		if i, err = c.seekEqualFence(t, i, suffix); err != nil {
+			return HeaderSize, err
 		}
-		var e entry.Entry
-		b, start, end, _, err := c.decodeEntry(off, &e, nil)
-		if err != nil {
-			failed = err
-			return true
-		}
-		return bytes.Compare(b[start:end], suffix) >= 0
-	})
-	// Behind an error nothing is known: the caller gets the error.
-	if failed != nil || i == 0 {
-		return HeaderSize, failed
+	}
+	if i == 0 {
+		return HeaderSize, nil
 	}
 	return t.fenceStart(i - 1), nil
+}
+
+// seekEqualFence returns the first fence whose first entry is not less than suffix, among those of
+// one word, of which i is the first.
+func (c *Chunk) seekEqualFence(t *Trailer, i int, suffix []byte) (int, error) {
+	// Doubled steps: usually only a few words are equal.
+	end, word := i, t.fenceWord(i)
+	for step := 1; end < t.fences() && t.fenceWord(end) == word; step *= 2 {
+		end += step
+	}
+	var failed error
+	i += sort.Search(min(end, t.fences())-i, func(p int) bool {
+		off := t.fenceStart(i + p)
+		if off >= c.End || t.fenceWord(i+p) != word {
+			return true
+		}
+		order, err := c.compareSuffix(off, suffix)
+		// Behind an error nothing is known: the caller gets the error.
+		if err != nil {
+			failed = err
+		}
+		return order >= 0
+	})
+	return i, failed
+}
+
+// compareSuffix compares the suffix of the entry at off with another one.
+func (c *Chunk) compareSuffix(off int, suffix []byte) (int, error) {
+	p, err := c.pageAt(off, nil)
+	if err != nil {
+		return 0, err
+	}
+	w := binary.LittleEndian.Uint64(p)
+	if end := headSize + int(w>>8&maxSuffix); w&flagSlow == 0 && end <= min(len(p), c.End-off) {
+		return bytes.Compare(p[headSize:end], suffix), nil
+	}
+	var e entry.Entry
+	p, start, end, _, err := c.decodeEntry(off, &e, nil)
+	if err != nil {
+		return 0, err
+	}
+	return bytes.Compare(p[start:end], suffix), nil
 }

@@ -295,6 +295,35 @@ func TestCursorMovesAsASlice(t *testing.T) {
 	})
 }
 
+// Where the words of many fences and entries are equal, whole suffixes decide: a seek comes to the
+// first entry that is not less, and a step back to the one before it. Forms of all kinds are passed.
+func TestSeekAmongEqualWords(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	all := []entry.Entry{someEntry(rng, []byte("a"), 1)} // so that the chunk's prefix ends before the words
+	for i := range 1500 {
+		all = append(all, someEntry(rng, fmt.Appendf(nil, "equal words %d %04d", i/1000, 2*i), 1))
+	}
+	for _, b := range build(t, all) {
+		var it Cursor
+		it.Open(b.open(), b.prefix)
+		for i := range b.entries {
+			key := b.entries[i].Key
+			for _, key := range [][]byte{key, append(bytes.Clone(key), 0), key[:len(key)-1]} {
+				if !bytes.HasPrefix(key, b.prefix) {
+					continue
+				}
+				at := lowerBound(b.entries, key)
+				if ok := it.SeekGE(key[len(b.prefix):]); ok != (at < len(b.entries)) || ok && !same(it.Entry(), &b.entries[at]) {
+					t.Fatalf("SeekGE of %q: %v, %q, want entry %d of %d, %v", key, ok, it.Entry().Key, at, len(b.entries), it.Err())
+				}
+				if ok := it.Prev(); ok != (at > 0) || ok && !same(it.Entry(), &b.entries[at-1]) {
+					t.Fatalf("Prev after SeekGE of %q: %v, %q, want entry %d, %v", key, ok, it.Entry().Key, at-1, it.Err())
+				}
+			}
+		}
+	}
+}
+
 // What doesn't follow the last entry is refused, also by the next chunk.
 // A cursor that may lend the chunk's memory yields the keys that others do, in chunks of one
 // long key and of many, and keeps no memory for keys that are the prefix itself.

@@ -343,6 +343,11 @@ func (it *Cursor) loadBlock() bool {
 	}
 	for off < it.off {
 		it.stack = append(it.stack, uint32(off>>3))
+		// Most entries are plain, and only their length is needed.
+		if next := it.chunk.plainEnd(off); next > 0 {
+			off = next
+			continue
+		}
 		if _, _, _, off, err = it.chunk.decodeEntry(off, &e, it.block); err != nil {
 			it.err = err
 			it.stack = it.stack[:0]
@@ -362,22 +367,21 @@ func (it *Cursor) loadBlock() bool {
 // SeekGE moves to the first entry whose key, without the prefix, is not less
 // than suffix.
 func (it *Cursor) SeekGE(suffix []byte) bool {
-	off, err := it.chunk.seekFence(suffix)
+	word := entry.Word(suffix)
+	off, err := it.chunk.seekFence(suffix, word)
 	// Also after an error: the place before the seek counts no more.
 	it.seekTo(off)
 	if err != nil {
 		it.err = err
 		return false
 	}
-	// Entries up to the key are skipped by their words alone, as far as that goes.
-	word := entry.Word(suffix)
+	// What skipLess stops at is mostly the entry: it is decoded, and no other.
 	for {
-		it.skipLess(word)
+		it.skipLess(suffix, word)
 		if !it.Next() {
 			break
 		}
-		have := it.e.Key[it.plen:]
-		if w := entry.Word(have); w > word || w == word && bytes.Compare(have, suffix) >= 0 {
+		if bytes.Compare(it.e.Key[it.plen:], suffix) >= 0 {
 			return true
 		}
 	}
@@ -402,36 +406,42 @@ func (it *Cursor) SeekPart(part float64) bool {
 	return it.Next()
 }
 
-// skipLess moves over short entries of the verified bytes whose key word is less than word: it
-// looks at nothing but their header and word. It stops at the first other entry, so that Next comes
-// to it.
-func (it *Cursor) skipLess(word uint64) {
+// skipLess moves over short entries of the verified bytes that are less than suffix, whose key word
+// is word: it looks at nothing but their header and suffix. It stops at the first other entry, so
+// that Next comes to it.
+func (it *Cursor) skipLess(suffix []byte, word uint64) {
 	off := it.next
 	if off >= it.safe && !it.verifyAhead(off) {
 		return
 	}
 	off -= it.base
+	data := it.data
 	for safe := it.safe - it.base; off < safe; {
-		w := binary.LittleEndian.Uint64(it.data[off:])
-		n := int(w >> 8 & maxSuffix)
-		start := off + headLen(w)
-		// A wide entry, or one of unknown length: Next checks what this does not.
-		if w&flagWide != 0 || start > safe {
-			break
+		w := binary.LittleEndian.Uint64(data[off:])
+		n, start := int(w>>8&maxSuffix), off+headSize
+		stop := start + n
+		if w&flagSlow == 0 {
+			stop += int(w >> 16 & maxInline)
+		} else {
+			start = off + headLen(w)
+			// A wide entry, or one of unknown length: Next checks what this does not.
+			if w&flagWide != 0 || start > safe {
+				break
+			}
+			stop = start + n + inlineLen(data, off, w)
 		}
-		stop := start + n + inlineLen(it.data, off, w)
 		if stop > safe {
 			break
 		}
 		var have uint64
-		if n > 0 {
+		switch {
+		case n >= 8:
+			have = binary.BigEndian.Uint64(data[start:])
+		case n > 0:
 			// The word may reach beyond the suffix, but not beyond the entry's aligned end.
-			have = binary.BigEndian.Uint64(it.data[start:])
-			if n < 8 {
-				have &= ^uint64(0) << (64 - 8*n)
-			}
+			have = binary.BigEndian.Uint64(data[start:]) & (^uint64(0) << (64 - 8*n))
 		}
-		if have >= word {
+		if have >= word && (have > word || bytes.Compare(data[start:start+n], suffix) >= 0) {
 			break
 		}
 		off = align8(stop)

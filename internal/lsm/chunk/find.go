@@ -41,7 +41,7 @@ func (l *Layout) endsBefore(offset int64) bool {
 // encrypted: else any page with the right four bytes would have megabytes read and summed up, and
 // a version in the header of an entry is enough for that.
 func TrailerSize(b []byte, offset int64, encrypted bool) int {
-	const most = 1 << 26 // 64 MiB: the longest that is written, for an entry of 2 GiB, has at most 34 MiB (trailerBound)
+	const most = 1 << 26 // 64 MiB: the longest that is written, for an entry of 2 GiB, has at most 53 MiB (trailerBound)
 	if encrypted {
 		// Of its bytes, only the zeros and the length behind the tag are clear.
 		if b = b[crypt.TagSize:]; binary.LittleEndian.Uint32(b) != 0 {

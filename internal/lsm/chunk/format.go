@@ -24,9 +24,9 @@ const (
 
 	pageShift = 12 // PageSize is 1 << pageShift
 
-	// A fence stands every 1 KB: a seek walks over half of that. The format lets
+	// A fence stands every 512 bytes: a seek walks over half of that. The format lets
 	// a trailer say another distance, from 256 bytes to 1 MB.
-	fenceShift     = 10
+	fenceShift     = 9
 	encryptedShift = 12 // in an encrypted file a fence a page: it is decrypted as a whole
 	minFenceShift  = 8  // a fence every 256 bytes, at least
 	maxFenceShift  = 20 // a fence every 1 MB, at most
