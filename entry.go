@@ -96,6 +96,14 @@ func roundUpMillis(d time.Duration) uint64 {
 	return (uint64(d) + uint64(time.Millisecond) - 1) / uint64(time.Millisecond)
 }
 
+// expiryTime is the time of an expiry in Unix milliseconds; the zero time is never.
+func expiryTime(milli uint64) time.Time {
+	if milli == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(milli))
+}
+
 // unixMilli returns a time of expiry in Unix milliseconds: 1 if it is before 1970, as 0 would be
 // never, and the last one there is if it is later than that.
 func unixMilli(at time.Time) uint64 {
