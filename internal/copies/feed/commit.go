@@ -90,8 +90,7 @@ func (c *Commit) begin(last entry.Version) (err error) {
 
 // eachRecord walks the records of the journal.
 func (c *Commit) eachRecord(yield func(*Change, error) bool) error {
-	records := c.records
-	ch := Change{commit: c}
+	records, ch := c.records, Change{commit: c}
 	for {
 		more, err := ch.nextRecord(&records)
 		if err != nil || !more {
@@ -172,7 +171,7 @@ func (ch *Change) ReadValue() (value []byte, err error) {
 		return nil, fmt.Errorf("%w: the value of a change behind its commit", errs.ErrInvalid)
 	}
 	defer pageio.Guard(pageio.Arm(), &err, c.reader.name)
-	coder := c.reader.c.Views.Coder
+	coder, own := c.reader.c.Views.Coder, false
 	switch {
 	case !e.Separated && e.Raw > 0:
 		if value, err = coder.Decode(nil, e.Codec, e.Value, int(e.Raw)); err != nil {
@@ -184,7 +183,6 @@ func (ch *Change) ReadValue() (value []byte, err error) {
 	case c.view.Segments.Find(e.Handle.Segment) == nil: // its file was missing
 		return nil, c.reader.gone()
 	default:
-		own := false
 		if value, own, err = c.view.ReadValue(coder, e.Key, e, nil, nil); own || err != nil {
 			return value, err
 		}

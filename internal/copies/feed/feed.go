@@ -54,7 +54,7 @@ type Reader struct {
 	// What is read now:
 	frames  *segment.Frames // nil: no file is held
 	part    *view.View      // with the segment that frames reads
-	release func()          // of what is held; nil: nothing is
+	release func()          // of what is held
 	limits  limits          // of frames
 	fresh   bool            // limits were loaded by this call of Next
 	frame   segment.Found   // the frame of last and what follows; without versions: there is none
@@ -76,7 +76,7 @@ type limits struct {
 
 // NewReader returns a Reader that goes on behind version after.
 func NewReader(c Config, after entry.Version) *Reader {
-	r := &Reader{c: c, last: after}
+	r := &Reader{c: c, last: after, release: func() {}}
 	r.note()
 	return r
 }
@@ -98,10 +98,8 @@ func (r *Reader) note() {
 // Release gives up the file that is read, and keeps the place: Next may be called again.
 func (r *Reader) Release() {
 	r.frames, r.part, r.frame, r.commit = nil, nil, segment.Found{}, Commit{}
-	if r.release != nil {
-		r.release()
-		r.release = nil
-	}
+	r.release()
+	r.release = func() {}
 }
 
 // load returns what may be shown now.
@@ -333,11 +331,8 @@ func (r *Reader) takeBeside() error {
 		})
 	})
 	// A run is behind a flush, which has ended the segment that was read: it is not needed any more.
-	if before := r.release; before != nil {
-		r.release = func() { before(); release() }
-	} else {
-		r.release = release
-	}
+	before := r.release
+	r.release = func() { before(); release() }
 	return nil
 }
 

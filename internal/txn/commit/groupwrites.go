@@ -121,7 +121,7 @@ func (w *groupWrites) readNewer(o *Operation, since entry.Version) (newer bool, 
 			return false, errOutdated
 		}
 		version = r.version
-		e = rec.Entry()
+		e = entry.Entry{Kind: rec.Kind, Meta: rec.Meta, Expires: rec.Expires, Codec: rec.Codec, Raw: rec.Raw, Value: rec.Value}
 	}
 	switch {
 	// A set of the same version is newer than the range delete of its transaction.
