@@ -102,8 +102,8 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 	return writeBackup(ctx, db, nil, w, o)
 }
 
-// writeBackup is Backup of a held version; nil: of the newest version.
-func writeBackup(ctx context.Context, db *DB, from *heldVersion, w io.Writer, o BackupOptions) (*BackupInfo, error) {
+// writeBackup is Backup of a Snapshot; nil: of the newest version.
+func writeBackup(ctx context.Context, db *DB, from *Snapshot, w io.Writer, o BackupOptions) (*BackupInfo, error) {
 	if err := checkCopy(ctx, db); err != nil {
 		return nil, err
 	}

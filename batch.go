@@ -6,7 +6,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/txn/commit"
 )
 
 // Batch is a group of writes that are committed together or not at all. It reads
@@ -146,8 +145,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	if b.Len() == 0 {
 		return 0, errs.Ended(ctx)
 	}
-	c := commit.Check{Isolation: commit.LastWriterWins, Written: b.writes.written}
-	v, err := b.writes.commitWrites(ctx, b.db, c, b.db.opts.isSynced(d))
+	v, err := b.writes.commitUnchecked(ctx, b.db, b.db.opts.isSynced(d))
 	// If they were committed, they are the store's, and stay. Else nobody else would remove them.
 	b.writes.discardFiles()
 	return uint64(v), err

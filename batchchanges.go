@@ -3,7 +3,6 @@ package brock
 import (
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
 )
@@ -43,10 +42,17 @@ func (b *Batch) Changes() iter.Seq2[*Change, error] {
 		resets := b.resets
 		var ch Change
 		var r entry.Record
-		value := func(dst []byte) ([]byte, error) { return b.decodeValue(&r, dst) }
+		value := func() ([]byte, error) {
+			if r.Raw != 0 {
+				return b.db.compression.Decode(nil, r.Codec, r.Value, int(r.Raw))
+			}
+			return append(empty, r.Value...), nil
+		}
 		for r = range b.writes.Records() {
-			ch = changeOf(&r, names)
-			if ch.Kind == ChangeSet {
+			e := r.Entry()
+			id, _ := entry.KeyspaceOf(r.Key) // it was encoded here
+			ch = makeChange(&e)
+			if ch.Keyspace = names[id]; ch.Kind == ChangeSet {
 				ch.value = value
 			}
 			if !yield(&ch, nil) {
@@ -63,32 +69,4 @@ func (b *Batch) Changes() iter.Seq2[*Change, error] {
 			}
 		}
 	}
-}
-
-// changeOf returns the change that a record makes; names has the named keyspaces.
-func changeOf(r *entry.Record, names map[entry.KeyspaceID]string) Change {
-	id, _ := entry.KeyspaceOf(r.Key) // it was encoded here
-	ch := Change{Kind: changeKind(r.Kind), Keyspace: names[id], Key: userKey(r.Key), Meta: r.Meta}
-	if r.Expires != 0 {
-		ch.ExpiresAt = time.UnixMilli(int64(r.Expires))
-	}
-	if ch.Kind != ChangeDeleteRange {
-		return ch
-	}
-	// The end of a keyspace is the beginning of the next one: there is no bound.
-	if of, ok := entry.KeyspaceOf(r.Value); ok && of == id {
-		ch.Upper = userKey(r.Value)
-	}
-	return ch
-}
-
-// decodeValue appends the value of a record to dst.
-func (b *Batch) decodeValue(r *entry.Record, dst []byte) ([]byte, error) {
-	if r.Raw != 0 {
-		return b.db.compression.Decode(dst, r.Codec, r.Value, int(r.Raw))
-	}
-	if dst == nil {
-		dst = empty
-	}
-	return append(dst, r.Value...), nil
 }

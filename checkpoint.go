@@ -32,8 +32,8 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	return writeCheckpoint(ctx, db, nil, dir)
 }
 
-// writeCheckpoint is Checkpoint of a held version; nil: of the newest version.
-func writeCheckpoint(ctx context.Context, db *DB, from *heldVersion, dir string) error {
+// writeCheckpoint is Checkpoint of a Snapshot; nil: of the newest version.
+func writeCheckpoint(ctx context.Context, db *DB, from *Snapshot, dir string) error {
 	if err := checkCopy(ctx, db); err != nil {
 		return err
 	}

@@ -134,6 +134,12 @@ func (w *writes) discardFiles() {
 	}
 }
 
+// commitUnchecked is commitWrites of writes that have read nothing: only the drop of a keyspace that
+// they write to, which is checked at every isolation, refuses them.
+func (w *writes) commitUnchecked(ctx context.Context, db *DB, synced bool) (entry.Version, error) {
+	return w.commitWrites(ctx, db, commit.Check{Isolation: commit.LastWriterWins, Written: w.written}, synced)
+}
+
 // commitWrites commits w if c holds, and adds to the counters. When it returns without an error, the
 // writes are durable if synced is set or if they were spilled.
 func (w *writes) commitWrites(ctx context.Context, db *DB, c commit.Check, synced bool) (v entry.Version, err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
@@ -13,9 +12,9 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// useFiles calls fn with the files of the store as of one version: a held one, or with nil the
+// useFiles calls fn with the files of the store as of one version: of a Snapshot, or with nil the
 // newest. They stay until fn returns. The context of fn ends when Close begins, too.
-func useFiles(ctx context.Context, db *DB, from *heldVersion, fn func(context.Context, checkpoint.Fileset) error) error {
+func useFiles(ctx context.Context, db *DB, from *Snapshot, fn func(context.Context, checkpoint.Fileset) error) error {
 	e := db.engine
 	ctx, end := e.Lifetime.Until(ctx)
 	defer end()
@@ -23,11 +22,9 @@ func useFiles(ctx context.Context, db *DB, from *heldVersion, fn func(context.Co
 	switch {
 	case from != nil && db.commits != nil:
 		// The keys: what is frozen is written under the current one.
-		err = e.Snapshots.KeepKeys(ctx, func() error { return useHeld(ctx, db, from, fn) })
-	case from != nil:
-		err = useHeld(ctx, db, from, fn)
-	case db.commits == nil:
-		err = useFrozen(ctx, e, &db.source, fn)
+		err = e.Snapshots.KeepKeys(ctx, func() error { return useFrozen(ctx, db, from, fn) })
+	case from != nil || db.commits == nil:
+		err = useFrozen(ctx, db, from, fn)
 	default:
 		err = e.Snapshots.During(ctx, func(l *layout.Layout, milli int64) error {
 			s := db.source.Fileset
@@ -44,41 +41,24 @@ func useFiles(ctx context.Context, db *DB, from *heldVersion, fn func(context.Co
 	return err
 }
 
-// useFrozen is useFiles for a store that this process only reads.
-func useFrozen(ctx context.Context, e *engine.Engine, source *follow.Source, fn func(context.Context, checkpoint.Fileset) error) error {
+// useFrozen is useFiles for a Snapshot, or for a store that this process only reads.
+func useFrozen(ctx context.Context, db *DB, from *Snapshot, fn func(context.Context, checkpoint.Fileset) error) error {
+	freeze := db.source.Freeze
+	if from != nil {
+		freeze = from.freeze
+	}
 	var s checkpoint.Fileset
 	var release func()
-	err := e.Lifetime.Do(ctx, func(ctx context.Context) (err error) {
-		s, release, err = source.Freeze(ctx)
+	err := db.engine.Lifetime.Do(ctx, func(ctx context.Context) (err error) {
+		s, release, err = freeze(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer e.Views.ReclaimViews()
-	defer release()
-	return fn(ctx, s)
-}
-
-// useHeld is useFiles for a held version.
-func useHeld(ctx context.Context, db *DB, from *heldVersion, fn func(context.Context, checkpoint.Fileset) error) error {
-	if from.refused != nil {
-		return from.refused
-	}
-	pin, err := from.fork()
-	if err != nil {
-		return err
-	}
-	set, release, err := db.source.FreezeAt(ctx, pin, from.moment)
-	if errors.Is(err, fs.ErrNotExist) && errors.Is(err, ErrKey) {
-		err = fmt.Errorf("the snapshot is older than the data keys: make another one: %w", err)
-	}
-	if err != nil {
-		return err
-	}
 	defer db.engine.Views.ReclaimViews()
 	defer release()
-	return fn(ctx, set)
+	return fn(ctx, s)
 }
 
 // verifyFollowed checks SUPER and the manifest of a store that is followed.

@@ -82,18 +82,21 @@ func (e *Entry) makeWrite(kind entry.Kind, c *pending.Encoder, now func() uint64
 func (e *Entry) expiryMilli(defaultTTL time.Duration, now func() uint64) uint64 {
 	switch {
 	case e.TTL > 0:
-		return now() + roundUpMillis(e.TTL)
+		return now() + pending.RoundMillis(e.TTL)
 	case !e.ExpiresAt.IsZero():
 		return unixMilli(e.ExpiresAt)
 	case defaultTTL > 0:
-		return now() + roundUpMillis(defaultTTL)
+		return now() + pending.RoundMillis(defaultTTL)
 	}
 	return 0
 }
 
-// roundUpMillis rounds a time to live up, so that none becomes zero.
-func roundUpMillis(d time.Duration) uint64 {
-	return (uint64(d) + uint64(time.Millisecond) - 1) / uint64(time.Millisecond)
+// expiryTime is the time of an expiry in Unix milliseconds; the zero time is never.
+func expiryTime(milli uint64) time.Time {
+	if milli == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(milli))
 }
 
 // unixMilli returns a time of expiry in Unix milliseconds: 1 if it is before 1970, as 0 would be

@@ -247,13 +247,7 @@ func (it *Item) Version() uint64 {
 }
 
 // ExpiresAt returns when the item expires; the zero time is never.
-func (it *Item) ExpiresAt() time.Time {
-	expires := it.currentEntry().Expires
-	if expires == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(int64(expires))
-}
+func (it *Item) ExpiresAt() time.Time { return expiryTime(it.currentEntry().Expires) }
 
 // Meta returns the byte that the application has stored with the entry.
 func (it *Item) Meta() byte { return it.currentEntry().Meta }

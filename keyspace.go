@@ -98,6 +98,14 @@ func (k *Keyspace) checkExists() error {
 	return nil
 }
 
+// checkWriteTo returns nil while the keyspace is there and its store can be written to.
+func checkWriteTo(k *Keyspace) error {
+	if err := k.checkExists(); err != nil {
+		return err
+	}
+	return checkWritable(k.db)
+}
+
 // absentFrom reports whether k was dropped before p was acquired. p may then have only a part
 // of its entries. In a read-only store the View may lack k a little before Refresh has
 // marked k as dropped.

@@ -6,7 +6,6 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
-	"github.com/brockdb/brock/internal/txn/pending"
 )
 
 // maxLocked is the length of the longest value that Lock writes again, in bytes: the longest that is
@@ -49,10 +48,8 @@ func (t *Txn) Lock(key []byte) (err error) {
 		w.reads.AddKey(stored, h)
 	}
 	var e entry.Entry
-	if own, err := w.Get(stored, h, &e); own || err != nil {
-		if err == nil && e.Kind == pending.Unseen { // what is applied is no read, and is not checked
-			err = t.showResult(stored, h)
-		}
+	// What is applied is no read, and is not checked, before it is shown.
+	if own, err := t.getOwn(stored, h, &e); own || err != nil {
 		return err
 	}
 	found, err := t.lookupStored(stored, h, &e)

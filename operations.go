@@ -91,10 +91,7 @@ func (b *Batch) SetVersioned(prefix, value []byte) error {
 // 8 bytes long, the error of ctx if that ends before the commit has begun, and the errors of Set. See
 // Txn.Apply.
 func (k *Keyspace) Add(ctx context.Context, key []byte, n int64) (int64, error) {
-	if err := k.checkExists(); err != nil {
-		return 0, err
-	}
-	if err := checkWritable(k.db); err != nil {
+	if err := checkWriteTo(k); err != nil {
 		return 0, err
 	}
 	if ctx == nil {
@@ -107,8 +104,7 @@ func (k *Keyspace) Add(ctx context.Context, key []byte, n int64) (int64, error) 
 	if err := w.apply(k, key, commit.Step{Op: OpAdd, Operand: operand[:]}, k.db.now); err != nil {
 		return 0, err
 	}
-	c := commit.Check{Isolation: commit.LastWriterWins, Written: w.written}
-	if _, err := w.commitWrites(ctx, k.db, c, k.db.opts.isSynced(DefaultDurability)); err != nil {
+	if _, err := w.commitUnchecked(ctx, k.db, k.db.opts.isSynced(DefaultDurability)); err != nil {
 		return 0, err
 	}
 	return int64(binary.LittleEndian.Uint64(w.request.Operations[0].Result)), nil

@@ -8,22 +8,6 @@ import (
 	"time"
 )
 
-// Snapshot is one version of the store, until Close. Any number of goroutines may use it: each View
-// or Begin is a transaction of its own. Whatever is committed, compacted, collected or dropped
-// meanwhile, it reads the same, and copies of it have the same.
-//
-// An open Snapshot keeps the memory and the disk space of what is replaced meanwhile, as a
-// transaction does that is as old: Metrics and Events.LongReader tell of it. Close it. After that
-// its methods return ErrTxnDone, and after the store was closed ErrClosed. One that nobody can close
-// any more is closed when the garbage collector finds it: see Events.Leak.
-type Snapshot struct {
-	db      *DB // nil: its methods return ErrClosed
-	held    heldVersion
-	version uint64
-	made    time.Time
-	cleanup runtime.Cleanup
-}
-
 // Snapshot returns the newest version. It waits for the commits that are being written at this
 // moment, and for nothing else, and costs as little as an empty commit. With Mode Follow it is
 // Refresh, too.
@@ -38,40 +22,44 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 		return nil, err
 	}
 	s := &Snapshot{db: db}
-	h := &s.held
 	err := db.engine.Lifetime.Do(ctx, func(ctx context.Context) (err error) {
-		h.pin, h.moment, err = db.source.Pin(ctx)
+		s.pin, s.moment, err = db.source.Pin(ctx)
 		return err
 	})
-	if h.refused = err; errors.Is(err, ErrStopped) {
-		h.pin, err = db.engine.Views.Acquire(0) // reads go on
+	if s.refused = err; errors.Is(err, ErrStopped) {
+		s.pin, err = db.engine.Views.Acquire(0) // reads go on
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.version, s.made = uint64(h.pin.Version()), db.report.clockTime()
-	if h.moment != nil {
-		s.made = time.UnixMilli(h.moment.Milli)
+	s.version, s.made = uint64(s.pin.Version()), db.report.clockTime()
+	if s.moment != nil {
+		s.made = time.UnixMilli(s.moment.Milli)
 	}
-	h.pin.SetOrigin(caller[0] - 1) // the line of the call, as of transactions begun by hand
-	s.cleanup = runtime.AddCleanup(s, (*leak).releaseLeaked, &leak{report: db.report, pin: h.pin})
+	s.pin.SetOrigin(caller[0] - 1) // the line of the call, as of transactions begun by hand
+	s.cleanup = runtime.AddCleanup(s, (*leak).releaseLeaked, &leak{report: db.report, pin: s.pin})
 	return s, nil
 }
 
-// parts returns the store and what is held of it. That of what DB.Snapshot returns with an error is not
-// open.
-func (s *Snapshot) parts() (*DB, *heldVersion) {
+// store returns the store. That of what DB.Snapshot returns with an error is not open.
+func (s *Snapshot) store() *DB {
 	if s == nil || s.db == nil {
-		return new(DB), nil
+		return new(DB)
 	}
-	return s.db, &s.held
+	return s.db
 }
 
 // Close ends the Snapshot. Transactions and copies that were begun go on. It may be called more than
 // once, also at the same time.
 func (s *Snapshot) Close() {
-	// Without a check for nil, what DB.Snapshot returns with an error could not be closed.
-	if s != nil && s.held.release() {
+	if s == nil { // what DB.Snapshot returns with an error can be closed, too
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pin != nil {
+		s.pin.Release()
+		s.pin = nil
 		s.cleanup.Stop()
 	}
 }
@@ -95,14 +83,12 @@ func (s *Snapshot) Time() time.Time {
 // View is DB.ViewContext with a transaction that reads the Snapshot. Expiry is by the time of the
 // call: what has expired since is gone.
 func (s *Snapshot) View(ctx context.Context, fn func(txn *Txn) error) error {
-	db, held := s.parts()
-	return db.main.ViewContext(ctx, TxnOptions{from: held}, fn)
+	return s.store().main.ViewContext(ctx, TxnOptions{from: s}, fn)
 }
 
 // Begin is DB.Begin with a read-only transaction that reads the Snapshot.
 func (s *Snapshot) Begin(ctx context.Context) (*Txn, error) {
-	db, held := s.parts()
-	return beginByHand(ctx, db, &TxnOptions{from: held})
+	return beginByHand(ctx, s.store(), &TxnOptions{from: s})
 }
 
 // Backup is DB.Backup of the Snapshot. It has exactly the Snapshot's version: no later commit, and all
@@ -113,14 +99,12 @@ func (s *Snapshot) Begin(ctx context.Context) (*Txn, error) {
 // much memory, until Backup returns. It also returns ErrKey if the Snapshot has files under a data
 // key that RotateKey has removed since.
 func (s *Snapshot) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {
-	db, held := s.parts()
-	return writeBackup(ctx, db, held, w, o)
+	return writeBackup(ctx, s.store(), s, w, o)
 }
 
 // Checkpoint is DB.Checkpoint of the Snapshot. What it has, the memory that it takes and further
 // errors are as with Backup. Segments of the journal that were not flushed when the Snapshot was made
 // are copied, and the others linked.
 func (s *Snapshot) Checkpoint(ctx context.Context, dir string) error {
-	db, held := s.parts()
-	return writeCheckpoint(ctx, db, held, dir)
+	return writeCheckpoint(ctx, s.store(), s, dir)
 }

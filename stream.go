@@ -64,11 +64,12 @@ func (k *Keyspace) Stream(ctx context.Context, o StreamOptions, fn func(part int
 	// The transaction has no context: with one each step would ask it, and so does part.items, at
 	// times.
 	return k.ViewContext(context.Background(), TxnOptions{ReadAt: o.ReadAt}, func(t *Txn) error {
-		ranges, err := t.cutRange(o.Lower, o.Upper, o.Prefix, o.Workers*partsPerWorker)
+		all := IteratorOptions{Lower: o.Lower, Upper: o.Upper, Prefix: o.Prefix, KeysOnly: o.KeysOnly}
+		ranges, err := t.cutRange(all, o.Workers*partsPerWorker)
 		if err != nil {
 			return err
 		}
-		s := &stream{caller: ctx, txn: t, ranges: ranges, keysOnly: o.KeysOnly}
+		s := &stream{caller: ctx, txn: t, ranges: ranges}
 		s.ctx, s.cancel = context.WithCancelCause(ctx)
 		defer s.cancel(nil)
 		var workers sync.WaitGroup
@@ -87,12 +88,11 @@ func (k *Keyspace) Stream(ctx context.Context, o StreamOptions, fn func(part int
 
 // stream is a Stream under way.
 type stream struct {
-	caller   context.Context
-	ctx      context.Context // ends with caller, or with the first error
-	cancel   context.CancelCauseFunc
-	txn      *Txn
-	ranges   []IteratorOptions // of the parts
-	keysOnly bool
+	caller context.Context
+	ctx    context.Context // ends with caller, or with the first error
+	cancel context.CancelCauseFunc
+	txn    *Txn
+	ranges []IteratorOptions // of the parts
 
 	begun, read atomic.Int64 // parts
 	failing     sync.Once    // sets:
@@ -110,12 +110,9 @@ func (s *stream) readParts(fn func(part int, items iter.Seq2[*Item, error]) erro
 			return
 		}
 		p := part{stream: s, o: s.ranges[i]}
-		p.o.KeysOnly = s.keysOnly
+		// First the call, which sets p.err.
 		err := fn(i, p.items)
-		if err == nil {
-			err = p.err
-		}
-		if err != nil {
+		if err = cmp.Or(err, p.err); err != nil {
 			s.failing.Do(func() { s.err = err })
 			s.cancel(err)
 			return
@@ -124,25 +121,24 @@ func (s *stream) readParts(fn func(part int, items iter.Seq2[*Item, error]) erro
 	}
 }
 
-// cutRange cuts the keys of the transaction into n parts or fewer, in order.
-func (t *Txn) cutRange(lo, hi, prefix []byte, n int) (parts []IteratorOptions, err error) {
+// cutRange cuts what o walks into n parts or fewer, in the order of keys.
+func (t *Txn) cutRange(o IteratorOptions, n int) (parts []IteratorOptions, err error) {
 	if err := t.checkAddressed(); err != nil {
 		return nil, err
 	}
-	slo, shi, err := t.keyspace.storedBounds(nil, lo, hi, prefix)
+	slo, shi, err := t.keyspace.storedBounds(nil, o.Lower, o.Upper, o.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	last := IteratorOptions{Lower: lo, Upper: hi, Prefix: prefix}
 	for _, stored := range t.pin.SplitRange(slo, shi, n) {
 		// A bound of the keyspace itself has no user part, and cuts nothing off.
 		if cut := userBound(stored); cut != nil {
-			before := last
-			before.Upper, last.Lower = cut, cut
+			before := o
+			before.Upper, o.Lower = cut, cut
 			parts = append(parts, before)
 		}
 	}
-	return append(parts, last), nil
+	return append(parts, o), nil
 }
 
 // part is one part of a Stream under way.

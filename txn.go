@@ -38,7 +38,7 @@ type TxnOptions struct {
 	MaxMemory  int64      // bytes of memory for an update's writes, and as many for its read set; more writes go to files; 0 = 1/8 of MemoryLimit; at most 1 GiB
 	Retries    int        // how often UpdateContext runs its function again after ErrConflict; none with ReadAt; 0 = DefaultRetries, <0 = none
 
-	from *heldVersion // of a Snapshot, which it reads; nil: the store
+	from *Snapshot // that it reads; nil: the store
 }
 
 func (o *TxnOptions) validateTxn() error {

@@ -103,10 +103,7 @@ func (db *DB) AdvanceVersion(ctx context.Context, version uint64) error {
 // ErrKeyspaceNotFound after a drop, ErrReadOnly, ErrNoSpace, ErrRefused, ErrStopped and ErrClosed;
 // then all is as before.
 func (k *Keyspace) SetDiscardVersion(version uint64) error {
-	if err := k.checkExists(); err != nil {
-		return err
-	}
-	if err := checkWritable(k.db); err != nil {
+	if err := checkWriteTo(k); err != nil {
 		return err
 	}
 	if !k.Options().Versions.Manual {

@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/feed"
-	"github.com/brockdb/brock/internal/engine"
 )
 
 // WatchOptions says what a Watch yields. The zero value is all commits from now on, as soon as they
@@ -73,7 +72,24 @@ type Change struct {
 	Meta      byte
 	ExpiresAt time.Time // the zero time is never
 
-	value func(dst []byte) ([]byte, error)
+	value func() ([]byte, error) // nil: there is none
+}
+
+// makeChange returns the change that an entry makes, without its keyspace and value. The entry of a
+// range delete has the bounds as key and value.
+func makeChange(e *entry.Entry) Change {
+	ch := Change{Kind: ChangeSet, Key: userKey(e.Key), Meta: e.Meta, ExpiresAt: expiryTime(e.Expires)}
+	switch e.Kind {
+	case entry.Delete:
+		ch.Kind = ChangeDelete
+	case entry.RangeDelete:
+		ch.Kind = ChangeDeleteRange
+		// The end of a keyspace is the beginning of the next one, so then there is no bound.
+		if bytes.HasPrefix(e.Value, e.Key[:entry.PrefixLen(e.Key[0])]) {
+			ch.Upper = userKey(e.Value)
+		}
+	}
+	return ch
 }
 
 // Value returns the value of a ChangeSet in new memory. Nothing is read from the disk for it before
@@ -82,7 +98,7 @@ func (c *Change) Value() ([]byte, error) {
 	if c.value == nil {
 		return nil, fmt.Errorf("brock: a change without a value: %w", ErrInvalid)
 	}
-	return c.value(nil)
+	return c.value()
 }
 
 // feedPoll is how often a Watch of a follower looks for commits of the writer.
@@ -125,10 +141,12 @@ var errLoopLeft = errors.New("the loop was left")
 
 // watch is a Watch under way.
 type watch struct {
-	db     *DB
-	o      WatchOptions
-	reader *feed.Reader
-	wanted map[entry.KeyspaceID]bool // nil: all
+	db       *DB
+	o        WatchOptions
+	wanted   map[entry.KeyspaceID]bool // nil: all
+	reader   *feed.Reader
+	remove   func() // ends what the engine holds for reader
+	snapshot *Txn   // to begin with; nil: none
 
 	shown   entry.Version // version of the last Commit that was yielded
 	shownAt time.Time     // when it was yielded, or the Watch began
@@ -139,40 +157,31 @@ type watch struct {
 	seenAt time.Time       // when it woke, and there was something newer than before
 }
 
-func (o *WatchOptions) validate(db *DB) error {
+// prepare checks the options, and makes the filter and the defaults.
+func (w *watch) prepare() (err error) {
+	o := &w.o
 	switch {
 	case o.Snapshot && o.After != Position{}:
 		return &OptionError{Field: "After", Reason: "contradicts Snapshot, which begins anew"}
 	case o.Progress < 0:
 		return &OptionError{Field: "Progress", Reason: "is negative"}
+	case o.Progress == 0:
+		o.Progress = time.Second
+	}
+	if len(o.Keyspaces) > 0 {
+		w.wanted = make(map[entry.KeyspaceID]bool)
 	}
 	for _, k := range o.Keyspaces {
-		if err := resolveKeyspace(db, k).checkExists(); err != nil {
+		k = resolveKeyspace(w.db, k)
+		if err := k.checkExists(); err != nil {
 			return err
 		}
+		w.wanted[k.at.ID] = true
 	}
-	return nil
-}
-
-// prepare makes the filter and the defaults.
-func (w *watch) prepare() error {
-	if w.o.Progress == 0 {
-		w.o.Progress = time.Second
-	}
-	for i, p := range w.o.Prefixes { // the caller's memory may be mapped
-		clone, err := cloneKey(p)
-		if err != nil {
+	o.Prefixes = slices.Clone(o.Prefixes)
+	for i, p := range o.Prefixes {
+		if o.Prefixes[i], err = cloneKey(p); err != nil { // the caller's memory may be mapped
 			return err
-		}
-		if i == 0 {
-			w.o.Prefixes = slices.Clone(w.o.Prefixes)
-		}
-		w.o.Prefixes[i] = clone
-	}
-	if len(w.o.Keyspaces) > 0 {
-		w.wanted = make(map[entry.KeyspaceID]bool)
-		for _, k := range w.o.Keyspaces {
-			w.wanted[resolveKeyspace(w.db, k).at.ID] = true
 		}
 	}
 	return nil
@@ -182,40 +191,28 @@ func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error 
 	if err := checkRead(ctx, w.db); err != nil {
 		return err
 	}
-	if err := w.o.validate(w.db); err != nil {
-		return err
-	}
 	if err := w.prepare(); err != nil {
 		return err
 	}
 	ctx, end := w.db.engine.Lifetime.Until(ctx)
 	defer end()
-	var snapshot *Txn
-	remove, err := w.begin(ctx, func() (err error) {
-		if w.o.Snapshot {
-			snapshot, err = w.db.Begin(ctx, TxnOptions{})
-		}
-		return err
-	})
-	if err != nil {
+	if err := w.begin(ctx); err != nil {
 		return err
 	}
-	defer remove()
-	defer w.reader.Close()
-	if snapshot != nil {
-		defer snapshot.Discard() // also if the loop panics
-	}
+	defer w.remove()
+	defer w.reader.Release()
+	defer w.snapshot.Discard() // also if the loop panics
 	// What is shown first is there already, and maybe not durable.
 	if w.db.commits != nil && !w.o.Buffered && w.o.After == (Position{}) {
 		if err := w.db.commits.Sync(ctx); err != nil {
 			return err
 		}
 	}
-	if snapshot != nil {
-		if err := w.yieldSnapshot(snapshot, yield); err != nil {
+	if w.snapshot != nil {
+		if err := w.yieldSnapshot(w.snapshot, yield); err != nil {
 			return err
 		}
-		snapshot.Discard()
+		w.snapshot.Discard()
 	}
 	for {
 		if err := w.next(ctx, yield); err != nil {
@@ -224,60 +221,42 @@ func (w *watch) run(ctx context.Context, yield func(*Commit, error) bool) error 
 	}
 }
 
-// begin makes the reader. snapshot is called where nothing is committed, before the reader is there.
-func (w *watch) begin(ctx context.Context, snapshot func() error) (remove func(), err error) {
-	db := w.db
-	if db.source.Follower != nil {
-		if _, err := db.Refresh(ctx); err != nil {
-			return nil, err
-		}
+// begin makes the snapshot and the reader of what follows.
+func (w *watch) begin(ctx context.Context) error {
+	if _, err := w.db.Refresh(ctx); err != nil {
+		return err
 	}
-	remove = func() {}
-	start := func() error {
-		if err := snapshot(); err != nil {
-			return err
-		}
-		after := db.engine.Views.Visible()
-		if w.o.After != (Position{}) {
-			if err := w.reached(w.o.After); err != nil {
-				return err
-			}
-			after = entry.Version(w.o.After.version)
-		}
-		c := feed.Config{Views: db.engine.Views, Lost: func(v entry.Version) (entry.Version, bool) { return db.engine.Sessions().Lost(v) }, Values: !w.o.KeysOnly}
-		if j := db.engine.Journal; j != nil && !w.o.Buffered {
-			c.Durable = func() uint64 { return j.DurableEnd().Number }
-		}
-		w.reader = feed.NewReader(c, after)
-		w.shown, w.shownAt = after, time.Now()
-		remove = db.engine.Feed.Keep(feedPlace{w.reader})
-		return nil
-	}
-	if db.commits == nil {
-		err = start()
-		return remove, err
+	if w.db.commits == nil {
+		return w.openReader(ctx)
 	}
 	// Between two commits: an edit that commits asks before whether anybody wants it for the feed.
-	err = db.commits.Do(ctx, start)
-	return remove, err
+	return w.db.commits.Do(ctx, func() error { return w.openReader(ctx) })
 }
 
-// feedPlace tells the engine what a reader has not read.
-type feedPlace struct{ *feed.Reader }
-
-func (f feedPlace) Unread() (entry.Version, entry.FileNum, int64) {
-	p := f.Place()
-	return p.Version, p.Segment, p.Offset
-}
-
-var _ engine.FeedReader = feedPlace{}
-
-// reached returns ErrVersionGone unless p is in the history of this store.
-func (w *watch) reached(p Position) error {
-	v := entry.Version(p.version)
-	if v > w.db.engine.Views.Visible() || positionAt(w.db, v) != p {
-		return fmt.Errorf("brock: position %v is not in the history of this store: %w", p, ErrVersionGone)
+// openReader is begin, where nothing is committed. It returns ErrVersionGone unless After is in the
+// history of this store.
+func (w *watch) openReader(ctx context.Context) (err error) {
+	e := w.db.engine
+	after := e.Views.Visible()
+	if p := w.o.After; p != (Position{}) {
+		if v := entry.Version(p.version); v > after || positionAt(w.db, v) != p {
+			return fmt.Errorf("brock: position %v is not in the history of this store: %w", p, ErrVersionGone)
+		}
+		after = entry.Version(p.version)
 	}
+	if w.o.Snapshot {
+		if w.snapshot, err = w.db.Begin(ctx, TxnOptions{}); err != nil {
+			return err
+		}
+		after = w.snapshot.at
+	}
+	c := feed.Config{Views: e.Views, Lost: func(v entry.Version) (entry.Version, bool) { return e.Sessions().Lost(v) }, Values: !w.o.KeysOnly}
+	if e.Journal != nil && !w.o.Buffered {
+		c.Durable = func() uint64 { return e.Journal.DurableEnd().Number }
+	}
+	w.reader = feed.NewReader(c, after)
+	w.shown, w.shownAt = after, time.Now()
+	w.remove = e.Feed.Keep(w.reader)
 	return nil
 }
 
@@ -290,7 +269,7 @@ func (w *watch) next(ctx context.Context, yield func(*Commit, error) bool) error
 	if err != nil {
 		return err
 	}
-	last := w.reader.Place().Version
+	last, _, _ := w.reader.Unread()
 	switch {
 	case c == nil && w.caught && (last == w.shown || w.wait() > 0):
 		return w.sleep(ctx, last)
@@ -368,8 +347,8 @@ func (w *watch) yield(c *Commit, yield func(*Commit, error) bool) error {
 	return nil
 }
 
-// wants reports whether a change matches the filter.
-func (w *watch) wants(id entry.KeyspaceID, ch *feed.Change) bool {
+// wants reports whether a change in a keyspace matches the filter; nil: one of all of it.
+func (w *watch) wants(id entry.KeyspaceID, ch *Change) bool {
 	if w.wanted != nil && !w.wanted[id] {
 		return false
 	}
@@ -377,7 +356,7 @@ func (w *watch) wants(id entry.KeyspaceID, ch *feed.Change) bool {
 		return true
 	}
 	return slices.ContainsFunc(w.o.Prefixes, func(p []byte) bool {
-		if ch.Kind != entry.RangeDelete {
+		if ch.Kind != ChangeDeleteRange {
 			return bytes.HasPrefix(ch.Key, p)
 		}
 		// The range may have keys with the prefix: it begins before their end, and ends behind their
@@ -396,8 +375,11 @@ func (w *watch) matches(c *feed.Commit) (bool, error) {
 		return w.wants(k.ID, nil), nil
 	}
 	for ch, err := range c.Changes() {
-		if err != nil || w.wants(ch.Keyspace, ch) {
-			return err == nil, err
+		if err != nil {
+			return false, err
+		}
+		if out := makeChange(&ch.Entry); w.wants(ch.Keyspace, &out) {
+			return true, nil
 		}
 	}
 	return false, nil
@@ -422,7 +404,7 @@ func (w *watch) changes(c *feed.Commit) func(func(*Change, error) bool) {
 				yield(nil, err)
 				return
 			}
-			if !w.wants(ch.Keyspace, ch) {
+			if out = makeChange(&ch.Entry); !w.wants(ch.Keyspace, &out) {
 				continue
 			}
 			if ch.Keyspace != id {
@@ -433,29 +415,14 @@ func (w *watch) changes(c *feed.Commit) func(func(*Change, error) bool) {
 				}
 				id = ch.Keyspace
 			}
-			out = Change{Kind: changeKind(ch.Kind), Keyspace: name, Key: ch.Key, Upper: ch.Upper, Meta: ch.Meta}
-			if ch.Expires != 0 {
-				out.ExpiresAt = time.UnixMilli(int64(ch.Expires))
-			}
-			if out.Kind == ChangeSet && !w.o.KeysOnly {
-				out.value = ch.AppendValue
+			if out.Keyspace = name; out.Kind == ChangeSet && !w.o.KeysOnly {
+				out.value = ch.ReadValue
 			}
 			if !yield(&out, nil) {
 				return
 			}
 		}
 	}
-}
-
-// changeKind is the kind of a change of a key or a range.
-func changeKind(k entry.Kind) ChangeKind {
-	switch k {
-	case entry.Delete:
-		return ChangeDelete
-	case entry.RangeDelete:
-		return ChangeDeleteRange
-	}
-	return ChangeSet
 }
 
 // yieldSnapshot yields the state that a transaction sees.
@@ -505,7 +472,7 @@ func (w *watch) eachPair(t *Txn, k *Keyspace, yield func(*Change, error) bool) b
 			}
 			out = Change{Kind: ChangeSet, Keyspace: resolveKeyspace(w.db, k).Name(), Key: item.Key(), Meta: item.Meta(), ExpiresAt: item.ExpiresAt()}
 			if !w.o.KeysOnly {
-				out.value = func([]byte) ([]byte, error) { return item.ValueCopy(nil) }
+				out.value = func() ([]byte, error) { return item.ValueCopy(nil) }
 			}
 			if !yield(&out, nil) {
 				return false

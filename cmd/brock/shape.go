@@ -204,7 +204,7 @@ func uses(dir string, l *layout.Layout, super manifest.Super) func(filename.Name
 		}
 	}
 	history := make(map[filename.Name]bool)
-	for f := range l.AllFiles() { // what entries need, too, is told first
+	for _, f := range l.AllFiles() { // what entries need, too, is told first
 		history[f.Name] = true
 	}
 	return func(n filename.Name) string {

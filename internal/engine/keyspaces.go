@@ -30,13 +30,10 @@ func (k *Keyspaces) Create(v entry.Version, name string, o layout.KeyspaceOption
 		made.ID = entry.KeyspaceID(next)
 		// History is kept from this version on.
 		begin := k.views.Visible()
-		return &layout.Edit{
-			SetKeyspaces:   []layout.Keyspace{made},
-			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
-			LastVersion:    v,
-			Lasting:        v,
-			FeedCommits:    k.besideCommits(v, layout.KeyspaceChange{ID: made.ID, Name: name}),
-		}, nil
+		edit := k.newCommit(v, layout.KeyspaceChange{ID: made.ID, Name: name})
+		edit.SetKeyspaces = []layout.Keyspace{made}
+		edit.KeyspaceFloors = []layout.KeyspaceFloor{{ID: made.ID, Version: begin}}
+		return edit, nil
 	})
 	if err != nil {
 		return layout.Keyspace{}, err
@@ -61,7 +58,7 @@ func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 // Advance commits nothing as version v, durably. It runs in the place of a commit leader, as Drop does.
 func (k *Keyspaces) Advance(v entry.Version) error {
 	return k.recordEdit(func(*layout.Layout) (*layout.Edit, error) {
-		return &layout.Edit{LastVersion: v, Lasting: v, FeedCommits: k.besideCommits(v, layout.KeyspaceChange{})}, nil
+		return k.newCommit(v, layout.KeyspaceChange{}), nil
 	})
 }
 
@@ -104,12 +101,9 @@ func (k *Keyspaces) Drop(v entry.Version, id entry.KeyspaceID) error {
 		if gone == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
-		return &layout.Edit{
-			DropKeyspaces: []entry.KeyspaceID{id},
-			LastVersion:   v,
-			Lasting:       v,
-			FeedCommits:   k.besideCommits(v, layout.KeyspaceChange{ID: id, Name: gone.Name, Dropped: true}),
-		}, nil
+		edit := k.newCommit(v, layout.KeyspaceChange{ID: id, Name: gone.Name, Dropped: true})
+		edit.DropKeyspaces = []entry.KeyspaceID{id}
+		return edit, nil
 	})
 	if err != nil {
 		return err

@@ -300,7 +300,7 @@ func (r *Rotator) pruneKeys(ctx context.Context, before crypt.ID) error {
 	}
 	l := r.views.Current().Layout
 	needed := map[crypt.ID]bool{before: true}
-	for f := range l.AllFiles() {
+	for _, f := range l.AllFiles() {
 		needed[f.KeyID.Key] = true
 	}
 	for _, end := range l.JournalEnds() {

@@ -81,7 +81,8 @@ func (s *Spills) FlushAll() error {
 // nil, and visible once v is published. some are keys of the deletes in it. It runs in the place of
 // a commit leader, after FlushAll. After an error that is not ErrStopped the files are gone.
 func (s *Spills) Add(v entry.Version, out *compact.Output, some [][]byte) error {
-	edit := &layout.Edit{AddRuns: layout.NewRuns(out.Run, layout.Upper), LastVersion: v, Lasting: v, FeedCommits: s.besideCommits(v, layout.KeyspaceChange{})}
+	edit := s.newCommit(v, layout.KeyspaceChange{})
+	edit.AddRuns = layout.NewRuns(out.Run, layout.Upper)
 	if err := s.applyEdit(edit, out, view.Change{}); err != nil {
 		return err
 	}

@@ -139,8 +139,9 @@ func (d *damagedFiles) list() []entry.FileNum {
 	return d.nums
 }
 
-// besideCommits is the commit of an edit as version v, for Edit.FeedCommits. It runs in the place of a
+// newCommit begins an edit that commits as version v, beside the journal. It runs in the place of a
 // commit leader, so the newest commit before is the visible one.
-func (st *state) besideCommits(v entry.Version, k layout.KeyspaceChange) []layout.FeedCommit {
-	return []layout.FeedCommit{{Version: v, Skipped: uint64(v - st.views.Visible() - 1), Keyspace: k}}
+func (st *state) newCommit(v entry.Version, k layout.KeyspaceChange) *layout.Edit {
+	beside := layout.FeedCommit{Version: v, Skipped: uint64(v - st.views.Visible() - 1), Keyspace: k}
+	return &layout.Edit{LastVersion: v, Lasting: v, FeedCommits: []layout.FeedCommit{beside}}
 }

@@ -36,7 +36,7 @@ func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 // stay. If a file can't be removed now, the next Open tries again.
 func (f *Opener) RemoveLeftovers(layout *layout.Layout, found *Recovered) (removed int) {
 	needed := make(map[filename.Name]bool)
-	for f := range layout.AllFiles() {
+	for _, f := range layout.AllFiles() {
 		needed[f.Name] = true
 	}
 	for _, s := range found.Segments {

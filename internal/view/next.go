@@ -147,28 +147,13 @@ func (n *following) feed() {
 	}
 	var segments, opened []*Segment
 	add := func(s *layout.Segment) {
-		// A file that entries need, too, is one resource: of two, one would remove it under the other.
-		if f := n.next.Segments.Find(s.Num); f != nil && f.Moved == nil {
-			if n.files == nil || f.Grow(int64(s.FileBytes)) {
-				segments = append(segments, f)
-				if n.opened.Segments.Find(s.Num) == f && n.opened.Feed.Segments.Find(s.Num) != f {
-					opened = append(opened, f)
-				}
-			}
-			return
-		}
-		if f := n.findFeedSegment(s, &n.now.Segments, &n.now.Feed.Segments); f != nil {
-			segments = append(segments, f)
-			return
-		}
-		f := n.findFeedSegment(s, &n.opened.Segments, &n.opened.Feed.Segments)
-		if f == nil && n.files != nil {
-			f, _ = n.files.openFeedSegment(s) // without it: see Feed
-		}
+		f := n.findFeedSegment(s)
 		if f == nil {
-			return
+			return // without it: see Feed
 		}
-		if segments = append(segments, f); n.opened.Feed.Segments.Find(f.Num) != f {
+		segments = append(segments, f)
+		held := n.now.Segments.Find(f.Num) == f || n.now.Feed.Segments.Find(f.Num) == f
+		if !held && n.opened.Feed.Segments.Find(f.Num) != f {
 			opened = append(opened, f)
 		}
 	}
@@ -188,16 +173,26 @@ func (n *following) feed() {
 	n.next.Feed.Segments = NewSegments(segments)
 }
 
-// findFeedSegment returns a segment that is open and has all frames that s says, or nil.
-func (n *following) findFeedSegment(s *layout.Segment, lists ...*Segments) *Segment {
-	for _, list := range lists {
+// findFeedSegment finds or opens a segment that has all frames that s says; nil: there is none.
+func (n *following) findFeedSegment(s *layout.Segment) *Segment {
+	lists := [...]*Segments{&n.next.Segments, &n.now.Segments, &n.now.Feed.Segments, &n.opened.Segments, &n.opened.Feed.Segments}
+	for i, list := range lists {
 		// A segment that was collected has a forwarding table in the place of its file.
 		f := list.Find(s.Num)
-		if f != nil && f.Moved == nil && (n.files == nil || f.Grow(int64(s.FileBytes))) {
+		switch {
+		case f == nil || f.Moved != nil:
+		case n.files == nil || f.Grow(int64(s.FileBytes)):
 			return f
+		// A file that entries need, too, is one resource: of two, one would remove it under the other.
+		case i == 0:
+			return nil
 		}
 	}
-	return nil
+	if n.files == nil {
+		return nil
+	}
+	f, _ := n.files.openFeedSegment(s)
+	return f
 }
 
 // addFeedRun finds or opens a run of the feed.

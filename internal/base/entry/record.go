@@ -431,6 +431,11 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 // UnpaddedSize returns the encoded length of the record without the zeros behind it.
 func (r *Record) UnpaddedSize() int { return r.valueStart + len(r.pieces) + r.ValueSize }
 
+// Entry is the entry that the record is, with its value as the record holds it.
+func (r *Record) Entry() Entry {
+	return Entry{Key: r.Key, Value: r.Value, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Codec: r.Codec, Raw: r.Raw}
+}
+
 // Stored is the value as the record holds it.
 func (r *Record) Stored() Stored { return Stored{Bytes: r.Value, Codec: r.Codec, Raw: r.Raw} }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -23,26 +22,18 @@ type Commit struct {
 	records frame.Records // at its first record; without more: it is not in the journal
 	after   frame.Records // at the first record of the next commit of the frame
 
-	beside   *layout.FeedCommit // it is in no journal
-	run      *view.Run          // of beside
-	segments view.Segments      // with the large values of run
+	beside *layout.FeedCommit // it is in no journal
+	run    *view.Run          // of beside
+	view   *view.View         // has the segments of large values
 }
 
 // Change is one change of a commit. It and its slices are valid until the loop goes on.
 type Change struct {
-	Kind     entry.Kind // Set, Delete or RangeDelete
+	Entry    entry.Entry // with its stored key; of a range delete as its record: the bounds are key and value
 	Keyspace entry.KeyspaceID
-	Key      []byte // without the prefix of its keyspace; of a range delete the lower bound
-	Upper    []byte // of a range delete: the bound behind the last key; nil: the keyspace's end
-	Meta     byte
-	Expires  uint64 // Unix milliseconds; 0: never
 
 	commit *Commit
-	of     entry.Version
-	stored []byte       // the stored key
-	value  entry.Stored // unless handle says where it is
-	handle entry.Handle
-	apart  bool // the value is at handle
+	keys   []byte // memory of the keys
 }
 
 // Keyspace returns the change of a keyspace that the commit consists of, or nil.
@@ -58,14 +49,11 @@ func (c *Commit) Keyspace() *layout.KeyspaceChange {
 // in this order has the state behind the commit. It may be called again.
 func (c *Commit) Changes() iter.Seq2[*Change, error] {
 	return func(yield func(*Change, error) bool) {
-		var err error
-		switch {
-		case c.run != nil:
-			err = c.eachOfRun(yield)
-		default:
-			err = c.eachRecord(yield)
+		each := c.eachRecord
+		if c.run != nil {
+			each = c.eachOfRun
 		}
-		if err != nil && !errors.Is(err, errStopped) {
+		if err := each(yield); err != nil && !errors.Is(err, errStopped) {
 			yield(nil, err)
 		}
 	}
@@ -102,8 +90,7 @@ func (c *Commit) begin(last entry.Version) (err error) {
 
 // eachRecord walks the records of the journal.
 func (c *Commit) eachRecord(yield func(*Change, error) bool) error {
-	records := c.records
-	ch := Change{commit: c, of: c.Version}
+	records, ch := c.records, Change{commit: c}
 	for {
 		more, err := ch.nextRecord(&records)
 		if err != nil || !more {
@@ -127,104 +114,78 @@ func (ch *Change) nextRecord(records *frame.Records) (more bool, err error) {
 		return false, err
 	}
 	// In the file it lies where it was when the frame was read.
-	ch.Kind, ch.Meta, ch.Expires, ch.value = r.Kind, r.Meta, r.Expires, r.Stored()
-	if r.Kind == entry.SetLatest {
-		ch.Kind = entry.Set
-	}
-	ch.apart = r.Value == nil && r.ValueSize > 0
-	ch.handle = entry.Handle{Segment: ch.commit.reader.num, Offset: uint64(at), Length: uint64(r.ValueSize)}
-	upper := r.Value
-	if r.Kind != entry.RangeDelete {
-		upper = nil
-	}
-	return true, ch.setKeys(r.Key, upper)
+	e := r.Entry()
+	e.Separated = r.Value == nil && r.ValueSize > 0
+	e.Handle = entry.Handle{Segment: ch.commit.reader.num, Offset: uint64(at), Length: uint64(r.ValueSize)}
+	return true, ch.setEntry(&e)
 }
 
-// setKeys sets the keys from stored ones, which are copied.
-func (ch *Change) setKeys(key, upper []byte) error {
-	id, ok := entry.KeyspaceOf(key)
+// setEntry makes ch the change that e is. Keys are copied, as those of e may be mapped.
+func (ch *Change) setEntry(e *entry.Entry) error {
+	id, ok := entry.KeyspaceOf(e.Key)
 	if !ok {
-		return fmt.Errorf("%w: a change of key %x", errs.ErrCorrupt, key)
+		return fmt.Errorf("%w: a change of key %x", errs.ErrCorrupt, e.Key)
 	}
-	prefix := entry.PrefixLen(key[0])
-	n := len(key)
-	ch.stored = append(append(ch.stored[:0], key...), upper...)
-	ch.Keyspace, ch.Key, ch.Upper = id, ch.stored[prefix:n:n], nil
-	// The end of a keyspace is the beginning of the next one, so its prefix is another one.
-	if upper != nil {
-		if of, ok := entry.KeyspaceOf(upper); ok && of == id {
-			ch.Upper = ch.stored[n+prefix:]
-		}
+	ch.Keyspace, ch.Entry = id, *e
+	n := len(e.Key)
+	ch.keys = append(ch.keys[:0], e.Key...)
+	if e.Kind == entry.RangeDelete {
+		ch.keys = append(ch.keys, e.Value...)
+		ch.Entry.Value = ch.keys[n:]
 	}
-	ch.stored = ch.stored[:n]
+	ch.Entry.Key, ch.Entry.Version = ch.keys[:n:n], ch.commit.Version
 	return nil
 }
 
 // eachOfRun walks the range deletes and then the entries of a run.
-func (c *Commit) eachOfRun(yield func(*Change, error) bool) (err error) {
-	ch := Change{commit: c, of: c.Version}
-	take := func(e *entry.Entry, upper []byte) error {
-		ch.Kind, ch.Meta, ch.Expires = e.Kind, e.Meta, e.Expires
-		if e.Kind == entry.SetLatest {
-			ch.Kind = entry.Set
+func (c *Commit) eachOfRun(yield func(*Change, error) bool) error {
+	ch := Change{commit: c}
+	take := func(e *entry.Entry) error {
+		err := ch.setEntry(e)
+		if err == nil && !yield(&ch, nil) {
+			err = errStopped
 		}
-		ch.value = entry.Stored{Bytes: e.Value, Codec: e.Codec, Raw: e.Raw}
-		ch.handle, ch.apart = e.Handle, e.Separated
-		if err := ch.setKeys(e.Key, upper); err != nil {
-			return err
-		}
-		if !yield(&ch, nil) {
-			return errStopped
-		}
-		return nil
+		return err
 	}
 	ranges := c.run.RangeDeletes().Copier()
 	defer ranges.Close()
 	if err := ranges.Since(0, func(d rangedel.Delete) error {
-		return take(&entry.Entry{Key: d.Lo, Kind: entry.RangeDelete}, d.Hi)
+		return take(&entry.Entry{Key: d.Lo, Value: d.Hi, Kind: entry.RangeDelete})
 	}); err != nil {
 		return err
 	}
 	it := c.run.Copier()
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
-		if err := take(it.Entry(), nil); err != nil {
+		if err := take(it.Entry()); err != nil {
 			return err
 		}
 	}
 	return it.Err()
 }
 
-// AppendValue appends the value to dst. It is never nil.
-func (ch *Change) AppendValue(dst []byte) (value []byte, err error) {
-	c := ch.commit
-	if c == nil || c.reader == nil || c.Version != ch.of {
-		return dst, fmt.Errorf("%w: the value of a change behind its commit", errs.ErrInvalid)
+// ReadValue returns the value in new memory. It is never nil.
+func (ch *Change) ReadValue() (value []byte, err error) {
+	c, e := ch.commit, &ch.Entry
+	if c == nil || c.reader == nil || c.Version != e.Version {
+		return nil, fmt.Errorf("%w: the value of a change behind its commit", errs.ErrInvalid)
 	}
 	defer pageio.Guard(pageio.Arm(), &err, c.reader.name)
-	if dst == nil {
-		dst = []byte{}
-	}
-	stored, offset, file := ch.value, int64(-1), c.reader.name
-	if ch.apart {
-		source := c.reader.source
-		if c.run != nil {
-			source = c.segments.Find(ch.handle.Segment)
+	coder, own := c.reader.c.Views.Coder, false
+	switch {
+	case !e.Separated && e.Raw > 0:
+		if value, err = coder.Decode(nil, e.Codec, e.Value, int(e.Raw)); err != nil {
+			err = errs.NewCorruption(c.reader.name, -1, "value: %v", err)
 		}
-		if source == nil {
-			return dst, c.reader.gone()
+		return value, err
+	case !e.Separated:
+		value = e.Value
+	case c.view.Segments.Find(e.Handle.Segment) == nil: // its file was missing
+		return nil, c.reader.gone()
+	default:
+		if value, own, err = c.view.ReadValue(coder, e.Key, e, nil, nil); own || err != nil {
+			return value, err
 		}
-		if stored, err = source.Stored(ch.handle, ch.stored, c.Version); err != nil {
-			return dst, err
-		}
-		offset, file = int64(ch.handle.Offset), filename.Of(source.Header().Kind, source.Num)
 	}
-	if stored.Raw == 0 {
-		return append(dst, stored.Bytes...), nil
-	}
-	plain, err := c.reader.c.Views.Coder.Decode(nil, stored.Codec, stored.Bytes, int(stored.Raw))
-	if err != nil {
-		return dst, errs.NewCorruption(file, offset, "value: %v", err)
-	}
-	return append(dst, plain...), nil
+	return append([]byte{}, value...), nil
 }

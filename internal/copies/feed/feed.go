@@ -40,7 +40,7 @@ type Config struct {
 }
 
 // Reader is a place in the history of a store. It holds the file that it reads, from one Next to the
-// next, and nothing while it waits for something new. It is used by one goroutine; Place may be
+// next, and nothing while it waits for something new. It is used by one goroutine; Unread may be
 // called by any.
 type Reader struct {
 	c    Config
@@ -53,22 +53,17 @@ type Reader struct {
 
 	// What is read now:
 	frames  *segment.Frames // nil: no file is held
-	source  *view.Segment   // that frames reads
-	release func()          // of what is held; nil: nothing is
+	part    *view.View      // with the segment that frames reads
+	release func()          // of what is held
 	limits  limits          // of frames
 	fresh   bool            // limits were loaded by this call of Next
 	frame   segment.Found   // the frame of last and what follows; without versions: there is none
 	commit  Commit          // what Next has returned
 
-	mu    sync.Mutex // guards place
-	place Place
-}
-
-// Place is how far a Reader has come.
-type Place struct {
-	Version entry.Version // all up to it was returned
-	Segment entry.FileNum // the journal segment that it reads; 0: none
-	Offset  int64         // in it
+	mu      sync.Mutex // guards what Unread returns:
+	read    entry.Version
+	segment entry.FileNum
+	offset  int64
 }
 
 // limits are what may be shown. They are loaded before the file is read: what is within them was
@@ -81,34 +76,30 @@ type limits struct {
 
 // NewReader returns a Reader that goes on behind version after.
 func NewReader(c Config, after entry.Version) *Reader {
-	r := &Reader{c: c, last: after}
+	r := &Reader{c: c, last: after, release: func() {}}
 	r.note()
 	return r
 }
 
-// Place is where the Reader is. What it has not read yet must stay in the feed.
-func (r *Reader) Place() Place {
+// Unread tells what must stay in the feed: all but the versions up to read, which were returned, and
+// what lies before the offset in the journal segment that is read, 0 for none.
+func (r *Reader) Unread() (read entry.Version, segment entry.FileNum, offset int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.place
+	return r.read, r.segment, r.offset
 }
 
 func (r *Reader) note() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.place = Place{Version: r.last, Segment: r.num, Offset: r.at.Offset}
+	r.read, r.segment, r.offset = r.last, r.num, r.at.Offset
 }
 
-// Close gives up what is held.
-func (r *Reader) Close() { r.leave() }
-
-// leave gives up the file that is read, and keeps the place.
-func (r *Reader) leave() {
-	r.frames, r.source, r.frame, r.commit = nil, nil, segment.Found{}, Commit{}
-	if r.release != nil {
-		r.release()
-		r.release = nil
-	}
+// Release gives up the file that is read, and keeps the place: Next may be called again.
+func (r *Reader) Release() {
+	r.frames, r.part, r.frame, r.commit = nil, nil, segment.Found{}, Commit{}
+	r.release()
+	r.release = func() {}
 }
 
 // load returns what may be shown now.
@@ -130,7 +121,7 @@ func (r *Reader) Next() (*Commit, error) {
 	r.fresh = false
 	for {
 		if r.last >= r.load().visible {
-			r.leave() // nothing is held while there is nothing to read
+			r.Release() // nothing is held while there is nothing to read
 			return nil, nil
 		}
 		found, err := r.find()
@@ -139,7 +130,7 @@ func (r *Reader) Next() (*Commit, error) {
 			r.note() // last is behind it
 			continue
 		case err != nil || !found:
-			r.leave()
+			r.Release()
 			return nil, err
 		}
 		r.last = r.commit.Version
@@ -157,7 +148,7 @@ func (r *Reader) find() (bool, error) {
 			if r.last < h.FirstVersion && !h.Follows(r.last) {
 				return true, r.takeBeside()
 			}
-			r.commit = Commit{reader: r, records: r.commit.after}
+			r.commit = Commit{reader: r, view: r.part, records: r.commit.after}
 			if r.last < h.FirstVersion || !r.commit.records.More() {
 				r.commit.records = h.Walk(r.frame.Payload, r.frame.Offset+frame.HeaderSize)
 			}
@@ -200,7 +191,7 @@ func (r *Reader) readFrame() (more, error) {
 		f, err := r.frames.Next()
 		if errors.Is(err, io.EOF) {
 			// There may be more by now, in this segment or in the next one.
-			r.leave()
+			r.Release()
 			continue
 		}
 		if err != nil {
@@ -208,7 +199,7 @@ func (r *Reader) readFrame() (more, error) {
 		}
 		h := &f.Header
 		if h.Kind == frame.Group && (h.LastVersion() > r.limits.visible || h.Number > r.limits.durable) {
-			r.leave() // and with it the bytes of this frame, see limits
+			r.Release() // and with it the bytes of this frame, see limits
 			if r.fresh {
 				return waits, nil
 			}
@@ -234,10 +225,10 @@ func (r *Reader) open() (found bool, err error) {
 		hold.Release()
 		return false, err
 	}
-	_, r.release = hold.HoldPart(func(part *view.View) {
+	r.part, r.release = hold.HoldPart(func(part *view.View) {
 		part.Tables, part.Runs, part.Segments = nil, nil, view.NewSegments([]*view.Segment{s})
 	})
-	r.source, r.limits, r.fresh = s, limits, true
+	r.limits, r.fresh = limits, true
 	r.frames = s.FramesFrom(r.at, r.c.Values)
 	return true, nil
 }
@@ -307,7 +298,6 @@ func (r *Reader) nextBeside(l *layout.Layout) *layout.FeedCommit {
 
 // takeBeside sets commit to the next one, which is in no journal.
 func (r *Reader) takeBeside() error {
-	frame, records := r.frame, r.commit.after
 	hold, err := r.c.Views.Hold()
 	if err != nil {
 		return err
@@ -321,8 +311,8 @@ func (r *Reader) takeBeside() error {
 		}
 		return r.gone()
 	}
-	r.commit = Commit{Version: c.Version, reader: r, beside: c, after: records}
-	r.frame = frame // what follows in the journal
+	// after stays: it is what follows in the journal.
+	r.commit = Commit{Version: c.Version, reader: r, beside: c, after: r.commit.after}
 	if !c.IsSpill() {
 		hold.Release()
 		return nil
@@ -332,20 +322,17 @@ func (r *Reader) takeBeside() error {
 		hold.Release()
 		return r.gone()
 	}
+	var release func()
 	r.commit.run = run
-	part, release := hold.HoldPart(func(part *view.View) {
+	r.commit.view, release = hold.HoldPart(func(part *view.View) {
 		part.Tables, part.Runs = nil, []*view.Run{run}
 		part.Segments = hold.View().Feed.Segments.Without(func(num entry.FileNum) bool {
 			return !slices.ContainsFunc(c.Segments, func(s layout.Segment) bool { return s.Num == num })
 		})
 	})
-	r.commit.segments = part.Segments
 	// A run is behind a flush, which has ended the segment that was read: it is not needed any more.
-	if before := r.release; before != nil {
-		r.release = func() { before(); release() }
-	} else {
-		r.release = release
-	}
+	before := r.release
+	r.release = func() { before(); release() }
 	return nil
 }
 

@@ -249,15 +249,10 @@ func (l *leader) writeAlone(a Alone, c Check, at entry.Version) (entry.Version, 
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}
-	var version entry.Version
-	err := l.publishAlone(at, func(v entry.Version) error {
-		version = v
-		return a.Commit(v, c)
-	})
-	if err != nil {
+	if err := l.publishAlone(at, func(v entry.Version) error { return a.Commit(v, c) }); err != nil {
 		return 0, err
 	}
-	return version, nil
+	return l.last, nil
 }
 
 // publishAlone publishes what fn commits as the version at, or with an at of 0 as the next one. All earlier commits are durable then.

@@ -23,6 +23,11 @@ type Encoder struct {
 	trial trial
 }
 
+// RoundMillis rounds a time to live up to milliseconds, so that none becomes zero.
+func RoundMillis(d time.Duration) uint64 {
+	return (uint64(d) + uint64(time.Millisecond) - 1) / uint64(time.Millisecond)
+}
+
 // AppendKey appends the stored form of key, in a keyspace with this prefix, to dst.
 func AppendKey(dst, prefix, key []byte) []byte {
 	dst = append(dst, prefix[0])

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
@@ -44,13 +43,8 @@ func (m *memory) clearRecords() {
 // indexMemory is how many bytes of memory the index takes.
 func (m *memory) indexMemory() int { return 32*cap(m.recs) + 4*(cap(m.buckets)+cap(m.sorted)) }
 
-// indexRecord enters the record of key, which begins at offset in the arena.
-func (m *memory) indexRecord(offset int, key []byte, seed uint64) {
-	m.indexHash(offset, key, checksum.HashKey(seed, key))
-}
-
-// indexHash is indexRecord of a key with this hash.
-func (m *memory) indexHash(offset int, key []byte, h uint64) {
+// indexRecord enters the record of a key with this hash, which begins at offset in the arena.
+func (m *memory) indexRecord(offset int, key []byte, h uint64) {
 	// At most half full: open addressing needs free buckets to end a search soon.
 	if 2*(m.live+1) > len(m.buckets) {
 		m.growTable()
@@ -131,7 +125,7 @@ func (m *memory) decodeRecord(i int) entry.Record {
 // fillEntry makes e the entry of the i-th record.
 func (m *memory) fillEntry(i int, e *entry.Entry) {
 	r := m.decodeRecord(i)
-	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Codec: r.Codec, Raw: r.Raw}
+	*e = r.Entry()
 }
 
 // orderRecords returns the live records by key, without those for which deleted reports true (nil:

@@ -3,7 +3,6 @@ package pending
 import (
 	"bytes"
 	"encoding/binary"
-	"time"
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -35,11 +34,12 @@ func (w *Writes) SetVersioned(c *Encoder, prefix, value []byte) error {
 	if w.files != nil {
 		return commit.ErrOperations
 	}
-	key := AppendKey(make([]byte, 0, len(c.Prefix)+len(prefix)+commit.Suffix), c.Prefix, prefix)
-	key = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(key, 0), w.versioned)
-	o := commit.Operation{Key: key, Versioned: true, Steps: []commit.Step{{Operand: bytes.Clone(value)}}}
+	var suffix [commit.Suffix]byte
+	binary.BigEndian.PutUint32(suffix[8:], w.versioned)
+	o := c.newOperation(prefix, suffix[:])
+	o.Versioned, o.Steps = true, []commit.Step{{Operand: bytes.Clone(value)}}
 	// The value is in the operation now, and in the payload then.
-	w.addOperation(c, o, 2*(len(key)+len(value)))
+	w.addOperation(o, 2*(len(o.Key)+len(value)))
 	w.versioned++
 	w.unindexed++
 	return nil
@@ -52,7 +52,7 @@ func (w *Writes) Apply(c *Encoder, key []byte, s commit.Step, now func() uint64)
 	if w.files != nil {
 		return commit.ErrOperations
 	}
-	o := commit.Operation{Key: AppendKey(make([]byte, 0, len(c.Prefix)+len(key)), c.Prefix, key)}
+	o := c.newOperation(key, nil)
 	o.Hash = checksum.HashKey(c.Seed, o.Key)
 	m := &w.memory
 	i, covered := w.findOwn(o.Key, o.Hash)
@@ -79,7 +79,7 @@ func (w *Writes) Apply(c *Encoder, key []byte, s commit.Step, now func() uint64)
 	case !joined && (covered || i >= 0):
 		return w.computeNow(c, &o, i, covered, now())
 	}
-	w.addOperation(c, o, size+n)
+	w.addOperation(o, size+n)
 	if !w.Indexed {
 		w.unindexed++
 		return nil
@@ -89,28 +89,16 @@ func (w *Writes) Apply(c *Encoder, key []byte, s commit.Step, now func() uint64)
 	return nil
 }
 
-// findOwn returns the newest record of a stored key, -1 if there is none or no index, and whether a range
-// delete covers it or its absence.
-func (w *Writes) findOwn(key []byte, h uint64) (i int, covered bool) {
-	if !w.Indexed {
-		return -1, false
-	}
-	if i = -1; w.memory.live > 0 {
-		_, i = w.memory.findRecord(key, h)
-	}
-	return i, w.ranges != nil && w.deletedSince(key, i)
+// newOperation returns an operation on a user's key of the keyspace, with suffix behind it.
+func (c *Encoder) newOperation(key, suffix []byte) commit.Operation {
+	stored := AppendKey(make([]byte, 0, len(c.Prefix)+len(key)+len(suffix)), c.Prefix, key)
+	return commit.Operation{Key: append(stored, suffix...), Encoder: c, TTL: RoundMillis(max(c.TTL, 0))}
 }
 
-// addOperation adds an operation in the keyspace of c, which takes so many bytes.
-func (w *Writes) addOperation(c *Encoder, o commit.Operation, bytes int) {
-	o.Encoder, o.TTL = c, c.ttlMillis()
+// addOperation adds an operation, which takes so many bytes.
+func (w *Writes) addOperation(o commit.Operation, bytes int) {
 	w.ops = append(w.ops, o)
 	w.operations.bytes += operationOverhead + bytes
-}
-
-// ttlMillis is the time to live of the keyspace in milliseconds, rounded up so that none becomes zero.
-func (c *Encoder) ttlMillis() uint64 {
-	return uint64((max(c.TTL, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
 // computeNow adds what o makes of the i-th record, or of no value if that is covered.
@@ -124,7 +112,6 @@ func (w *Writes) computeNow(c *Encoder, o *commit.Operation, i int, covered bool
 			return err
 		}
 	}
-	o.Encoder, o.TTL = c, c.ttlMillis()
 	return w.addResult(o, &base, now)
 }
 
@@ -141,7 +128,7 @@ func (w *Writes) addResult(o *commit.Operation, base *entry.Entry, now uint64) e
 func (w *Writes) addRecord(c commit.Encoder, e *entry.Entry, h uint64) {
 	var at int
 	w.memory.arena, at = c.EncodeEntry(w.memory.arena, e)
-	w.memory.indexHash(at, e.Key, h)
+	w.memory.indexRecord(at, e.Key, h)
 	w.memory.count++
 }
 
@@ -160,9 +147,8 @@ func (w *Writes) EachUnseen(lo, hi []byte, fn func(key []byte, h uint64) error) 
 		if o.Versioned || bytes.Compare(o.Key, lo) < 0 || bytes.Compare(o.Key, hi) >= 0 {
 			continue
 		}
-		_, rec := w.memory.findRecord(o.Key, o.Hash)
 		// Else it was resolved or replaced since.
-		if w.memory.recs[rec].op != uint32(i+1) || w.ranges != nil && w.deletedSince(o.Key, rec) {
+		if rec, covered := w.findOwn(o.Key, o.Hash); covered || w.memory.recs[rec].op != uint32(i+1) {
 			continue
 		}
 		if err := fn(o.Key, o.Hash); err != nil {

@@ -7,6 +7,7 @@ package pending
 import (
 	"iter"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -123,7 +124,7 @@ func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	m.arena = arena
 	// The key is hashed once, here; the index keeps the hash.
 	if w.Indexed {
-		m.indexRecord(at, w.key, c.Seed)
+		m.indexRecord(at, w.key, checksum.HashKey(c.Seed, w.key))
 	}
 	m.count++
 }
@@ -160,13 +161,11 @@ func growDoubling(b []byte, n int) []byte {
 // delete covers, it returns a delete.
 func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err error) {
 	// The newest write of the key counts. Range deletes in memory come first, then writes in
-	// memory, then files, which are older. findRecord needs a table, so not before the first write.
-	m, i := &w.memory, -1
-	if m.live > 0 {
-		_, i = m.findRecord(key, h)
-	}
+	// memory, then files, which are older.
+	m := &w.memory
+	i, covered := w.findOwn(key, h)
 	switch {
-	case w.ranges != nil && w.deletedSince(key, i):
+	case covered:
 		*e = entry.Entry{Kind: entry.Delete}
 	case i >= 0:
 		// e points into the arena, which SpillMemory must not reuse from now on.
@@ -184,6 +183,18 @@ func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err erro
 	}
 	e.Version = rangedel.Pending
 	return true, nil
+}
+
+// findOwn returns the newest record in memory of a stored key, -1 if there is none or no index, and
+// whether a range delete in memory covers it or its absence.
+func (w *Writes) findOwn(key []byte, h uint64) (i int, covered bool) {
+	if !w.Indexed {
+		return -1, false
+	}
+	if i = -1; w.memory.live > 0 { // else there may be no table yet
+		_, i = w.memory.findRecord(key, h)
+	}
+	return i, w.ranges != nil && w.deletedSince(key, i)
 }
 
 // deletedSince reports whether a range delete in memory that is newer than the i-th record

@@ -427,15 +427,13 @@ func (d *draft) changeFeed(e *Edit) error {
 		if s.File > d.flushedTo {
 			return conflictError("journal segment %d is in the feed before it was flushed", s.File)
 		}
-	}
-	next.Segments = slices.DeleteFunc(next.Segments, func(s FeedSegment) bool { return s.Last <= e.FeedFrom })
-	next.Commits = slices.DeleteFunc(next.Commits, func(c FeedCommit) bool { return c.Version <= e.FeedFrom })
-	d.feed = next
-	for _, s := range e.FeedSegments {
 		if err := d.takeNumber(s.File); err != nil {
 			return err
 		}
 	}
+	next.Segments = slices.DeleteFunc(next.Segments, func(s FeedSegment) bool { return s.Last <= e.FeedFrom })
+	next.Commits = slices.DeleteFunc(next.Commits, func(c FeedCommit) bool { return c.Version <= e.FeedFrom })
+	d.feed = next
 	for i := range e.FeedCommits {
 		if err := d.addFeedCommit(&e.FeedCommits[i]); err != nil {
 			return err

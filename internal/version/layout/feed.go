@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -99,4 +100,25 @@ func (f Feed) Items() (items []FeedItem) {
 	}
 	slices.SortFunc(items, func(a, b FeedItem) int { return cmp.Compare(a.Last, b.Last) })
 	return items
+}
+
+// Feed is what stays for the change feed. Its slices must not be written to.
+func (l *Layout) Feed() Feed { return l.feed }
+
+// AllFiles lists the files of Files, and then those of the change feed, some of which come again.
+func (l *Layout) AllFiles() []File {
+	files := slices.Collect(l.Files())
+	for _, s := range l.feed.Segments {
+		files = append(files, File{Name: filename.New(filename.Journal, s.File), Size: s.Offset, KeyID: s.KeyID})
+	}
+	for i := range l.feed.Commits {
+		c := &l.feed.Commits[i]
+		for _, f := range c.Run.Files {
+			files = append(files, File{Name: filename.New(filename.Run, f.Num), Size: int64(f.Size), KeyID: f.KeyID})
+		}
+		for _, s := range c.Segments {
+			files = append(files, File{Name: filename.New(s.Kind, s.Num), Size: int64(s.FileBytes), KeyID: s.KeyID})
+		}
+	}
+	return files
 }
