@@ -141,7 +141,7 @@ func replay(t *testing.T, db *brock.DB, from brock.Position, fn func(version uin
 			if ch.Kind == brock.ChangeDeleteRange {
 				break // what follows is behind it
 			}
-			if key := string(ch.Key); ch.Keyspace == "" && ch.Kind == brock.ChangeSet && !seen[key] {
+			if ch.Keyspace == "" && ch.Kind == brock.ChangeSet && !seen[string(ch.Key)] {
 				has, ok := rep.keyspaces[""][string(ch.Key)]
 				if !ok {
 					has = "absent"

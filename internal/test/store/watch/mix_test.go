@@ -177,10 +177,10 @@ func (m *mixed) load(t *testing.T) {
 		switch {
 		case o.Sorted && i > 0:
 			set(fmt.Appendf(nil, "k%02d%03d", i/10, i), m.value())
-		default:
-			set(m.key()[:0], m.value())
 		case !o.Sorted:
 			set(m.key(), m.value())
+		default:
+			set(m.key()[:0], m.value())
 		}
 	}
 	if m.r.IntN(2) == 0 {
