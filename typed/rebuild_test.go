@@ -608,10 +608,11 @@ func TestVerifyBesideWriters(t *testing.T) {
 		})
 	}
 	plants := 0
-	for i := range rounds(5) {
+	// Further on, if writers have made each repair conflict before it found something.
+	for i := 0; i < rounds(5) || plants == 0; i++ {
 		var key []byte
 		assert.OK(t, ks.View(func(txn *brock.Txn) error {
-			for item, err := range txn.Items(brock.IteratorOptions{Lower: []byte("\x02users\x00\x15\x02\x15"), Limit: 1 + 40*i}) {
+			for item, err := range txn.Items(brock.IteratorOptions{Lower: []byte("\x02users\x00\x15\x02\x15"), Limit: 1 + 40*(i%5)}) {
 				assert.OK(t, err)
 				key = item.KeyCopy(nil)
 			}
@@ -629,9 +630,6 @@ func TestVerifyBesideWriters(t *testing.T) {
 	}
 	done.Store(true)
 	wg.Wait()
-	if plants == 0 {
-		t.Error("nothing was found")
-	}
 	for range u.table.Verify(t.Context(), db, true) {
 	}
 	checkVerified(t, db, u)
