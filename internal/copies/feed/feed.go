@@ -54,7 +54,8 @@ type Reader struct {
 	// What is read now:
 	frames  *segment.Frames // nil: no file is held
 	part    *view.View      // with the segment that frames reads
-	release func()          // of what is held
+	release func()          // of the segment that is read
+	beside  func()          // of what a commit has that is in no journal
 	limits  limits          // of frames
 	fresh   bool            // limits were loaded by this call of Next
 	frame   segment.Found   // the frame of last and what follows; without versions: there is none
@@ -76,7 +77,7 @@ type limits struct {
 
 // NewReader returns a Reader that goes on behind version after.
 func NewReader(c Config, after entry.Version) *Reader {
-	r := &Reader{c: c, last: after, release: func() {}}
+	r := &Reader{c: c, last: after, release: func() {}, beside: func() {}}
 	r.note()
 	return r
 }
@@ -100,6 +101,13 @@ func (r *Reader) Release() {
 	r.frames, r.part, r.frame, r.commit = nil, nil, segment.Found{}, Commit{}
 	r.release()
 	r.release = func() {}
+	r.releaseBeside()
+}
+
+// releaseBeside gives up what the commit that Next has returned has beside the journal.
+func (r *Reader) releaseBeside() {
+	r.beside()
+	r.beside = func() {}
 }
 
 // load returns what may be shown now.
@@ -119,6 +127,7 @@ func (r *Reader) load() limits {
 // errs.ErrVersionGone; errs.ErrClosed after the store was closed; a *errs.Corruption for damage.
 func (r *Reader) Next() (*Commit, error) {
 	r.fresh = false
+	r.releaseBeside()
 	for {
 		if r.last >= r.load().visible {
 			r.Release() // nothing is held while there is nothing to read
@@ -322,17 +331,13 @@ func (r *Reader) takeBeside() error {
 		hold.Release()
 		return r.gone()
 	}
-	var release func()
 	r.commit.run = run
-	r.commit.view, release = hold.HoldPart(func(part *view.View) {
+	r.commit.view, r.beside = hold.HoldPart(func(part *view.View) {
 		part.Tables, part.Runs = nil, []*view.Run{run}
 		part.Segments = hold.View().Feed.Segments.Without(func(num entry.FileNum) bool {
 			return !slices.ContainsFunc(c.Segments, func(s layout.Segment) bool { return s.Num == num })
 		})
 	})
-	// A run is behind a flush, which has ended the segment that was read: it is not needed any more.
-	before := r.release
-	r.release = func() { before(); release() }
 	return nil
 }
 
