@@ -66,6 +66,13 @@ func (c *Source) newMoment(v *view.View, version entry.Version, unflushed []jour
 	return m
 }
 
+// hasSegments reports whether the journal's segments of all memtables are known.
+func (m *Moment) hasSegments() bool {
+	return !slices.ContainsFunc(m.tables, func(t momentTable) bool {
+		return t.last != 0 && journal.FindSegment(m.unflushed, t.last).File == 0
+	})
+}
+
 // Pin pins the newest version, and notes the moment. No run of the View has anything newer: what
 // bypasses the memtables is committed by Exclusive, too.
 func (c *Source) Pin(ctx context.Context) (p *view.Pin, m *Moment, err error) {
@@ -75,12 +82,22 @@ func (c *Source) Pin(ctx context.Context) (p *view.Pin, m *Moment, err error) {
 		}
 		return err
 	}
-	// The list of segments first: a flush may take some from the list, but not from an older View.
 	switch {
 	case c.Follower != nil:
 		err = c.Follower.During(ctx, pin)
 	case c.Exclusive != nil:
-		err = c.Exclusive(ctx, func() error { return pin(c.Unflushed()) })
+		// A flush takes segments from the list a moment before its View is there. What is between the
+		// two does not go together: that moment is soon over.
+		for m == nil && err == nil {
+			err = c.Exclusive(ctx, func() error {
+				err := pin(c.Unflushed())
+				if err == nil && !m.hasSegments() {
+					p.Release()
+					m = nil
+				}
+				return err
+			})
+		}
 	default:
 		err = pin(c.Unflushed())
 	}
