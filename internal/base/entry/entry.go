@@ -103,7 +103,11 @@ func (e *Entry) Live(now uint64) bool {
 func (e *Entry) CopyBase(dst *Entry, most int) {
 	memory := dst.Value[:0]
 	if *dst = (Entry{Kind: Delete, Value: memory}); e.Kind != Delete {
-		*dst = Entry{Kind: e.Kind, Meta: e.Meta, Expires: e.Expires, Value: append(memory, e.Value[:min(len(e.Value), most+1)]...)}
+		value := e.Value
+		if len(value) > most { // so most+1 can't overflow, where most is the greatest int
+			value = value[:most+1]
+		}
+		*dst = Entry{Kind: e.Kind, Meta: e.Meta, Expires: e.Expires, Value: append(memory, value...)}
 	}
 }
 

@@ -60,7 +60,7 @@ func (p *copier) step() {
 		p.salvage()
 	case n == 16:
 		p.reopen()
-	case n == 18 && p.o.Keys == nil && p.r.IntN(4) == 0:
+	case n == 18 && p.o.Keys == nil && *storetest.KeysFlag != "none" && p.r.IntN(4) == 0:
 		p.note("encrypt")
 		p.endReaders()
 		assert.OK(p.t, p.db.Close())

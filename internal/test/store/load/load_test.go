@@ -79,7 +79,7 @@ func drawEntry(r *rand.Rand, now time.Time) *brock.Entry {
 	}
 	switch r.IntN(6) {
 	case 0:
-		e.WithTTL(time.Duration(1 + r.IntN(1e12)))
+		e.WithTTL(time.Duration(1 + r.Int64N(1e12)))
 	case 1:
 		e.WithExpiry(now.Add(time.Hour))
 	case 2:

@@ -3,6 +3,7 @@
 package mixed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -66,7 +67,7 @@ func (w *world) newest() *past { return &w.past[len(w.past)-1] }
 
 // add notes commits, in the order of their versions. synced is the greatest version that is durable.
 func (w *world) add(parts []part, synced uint64) {
-	slices.SortFunc(parts, func(a, b part) int { return int(int64(a.version - b.version)) })
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.version, b.version) })
 	for _, p := range parts {
 		if p.version <= w.newest().version {
 			w.t.Fatalf("version %d comes after %d", p.version, w.newest().version)
