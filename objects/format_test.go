@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/kit/assert"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 func someHead() *head {
@@ -82,9 +83,9 @@ func TestDigestsAreText(t *testing.T) {
 
 // FuzzHead decodes any bytes: no panic, and what is decoded encodes to the same bytes.
 func FuzzHead(f *testing.F) {
-	f.Add(someHead().encodeHead(), true)
-	f.Add((&head{kind: objectHead, partSize: DefaultPartSize}).encodeHead(), false)
-	f.Add(encodeStaged(1), false)
+	corpus.Add(f, someHead().encodeHead(), true)
+	corpus.Add(f, (&head{kind: objectHead, partSize: DefaultPartSize}).encodeHead(), false)
+	corpus.Add(f, encodeStaged(1), false)
 	f.Fuzz(func(t *testing.T, b []byte, blob bool) {
 		kind := objectHead
 		if blob {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -109,7 +111,7 @@ func FuzzIndex(f *testing.F) {
 		f.Fatal(err)
 	}
 	_, body, _ := bytes.Cut(p, []byte("\n"))
-	f.Add(body)
+	corpus.Add(f, body)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = decodeIndex(x.id, body)
 		got := &index{id: x.id}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/kit/assert"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/typed"
 )
@@ -210,10 +211,10 @@ func compareTuples(a, b []any) int { return slices.CompareFunc(a, b, compareElem
 
 // FuzzOrder: the order of bytes is the order of values, and values come back, for every codec.
 func FuzzOrder(f *testing.F) {
-	f.Add(uint64(0), uint64(math.MaxUint64), "", "\x00", uint8(0))
-	f.Add(uint64(1<<63), uint64(1<<63-1), "a", "a\x00", uint8(1))
-	f.Add(math.Float64bits(-1), math.Float64bits(math.NaN()), "a\x00\xff", "a\xff", uint8(9))
-	f.Add(uint64(255), uint64(256), "\x00\x00", "\x00\x01", uint8(48))
+	corpus.Add(f, uint64(0), uint64(math.MaxUint64), "", "\x00", uint8(0))
+	corpus.Add(f, uint64(1<<63), uint64(1<<63-1), "a", "a\x00", uint8(1))
+	corpus.Add(f, math.Float64bits(-1), math.Float64bits(math.NaN()), "a\x00\xff", "a\xff", uint8(9))
+	corpus.Add(f, uint64(255), uint64(256), "\x00\x00", "\x00\x01", uint8(48))
 	f.Fuzz(func(t *testing.T, a, b uint64, s, u string, short uint8) { checkAll(t, a, b, s, u, short) })
 }
 
@@ -251,12 +252,12 @@ func FuzzCut(f *testing.F) {
 	for _, line := range strings.Split(string(assert.Must(os.ReadFile("testdata/codecs.golden"))), "\n") {
 		var p []byte
 		if _, err := fmt.Sscanf(line[strings.LastIndex(line, " ")+1:], "%x", &p); err == nil {
-			f.Add(p)
+			corpus.Add(f, p)
 		}
 	}
-	f.Add(bytes.Repeat([]byte{5}, 1000))
-	f.Add([]byte{0x1c, 0, 0, 0, 0, 0, 0, 0, 1})
-	f.Add([]byte{0x0c, 0, 0, 0, 0, 0, 0, 0, 0})
+	corpus.Add(f, bytes.Repeat([]byte{5}, 1000))
+	corpus.Add(f, []byte{0x1c, 0, 0, 0, 0, 0, 0, 0, 1})
+	corpus.Add(f, []byte{0x0c, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, p []byte) {
 		recut(t, typed.Uint64, p)
 		recut(t, typed.Int64, p)

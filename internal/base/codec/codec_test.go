@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 // text is some megabytes of Go's own source.
@@ -155,7 +157,7 @@ func FuzzDecode(f *testing.F) {
 	var d Coder
 	for _, v := range samples(f)[:40] {
 		for _, c := range []Codec{S2, Zstd} {
-			f.Add(uint8(c), d.Encode(nil, c, v), len(v))
+			corpus.Add(f, uint8(c), d.Encode(nil, c, v), len(v))
 		}
 	}
 	f.Fuzz(func(t *testing.T, c uint8, src []byte, length int) {

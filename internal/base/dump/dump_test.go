@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 func TestWriter(t *testing.T) {
@@ -98,7 +100,7 @@ func TestWriteErrorIsKept(t *testing.T) {
 }
 
 func FuzzWriter(f *testing.F) {
-	f.Add([]byte("abc\x00\x00"), 1, 2)
+	corpus.Add(f, []byte("abc\x00\x00"), 1, 2)
 	f.Fuzz(func(t *testing.T, data []byte, off, n int) {
 		var out strings.Builder
 		d := New(&out, data, 0)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 // zeroReader makes the salts, and so the bytes, of a test the same each time.
@@ -188,7 +189,7 @@ func FuzzDecrypt(f *testing.F) {
 		if s.own && len(s.e.Key) < 1000 && len(s.e.Value) < 1000 {
 			rec := AppendRecord(nil, &s.e, true)
 			file := encrypted(f, e, rec, 4096)
-			f.Add(binary.LittleEndian.Uint64(file), append(bytes.Clone(rec[:8]), rec[16:]...), 0)
+			corpus.Add(f, binary.LittleEndian.Uint64(file), append(bytes.Clone(rec[:8]), rec[16:]...), 0)
 		}
 	}
 	f.Fuzz(func(t *testing.T, word uint64, secret []byte, more int) {

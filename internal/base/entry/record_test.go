@@ -14,6 +14,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 var testFile = checksum.New([16]byte{1, 2, 3}, 'J', 9)
@@ -305,7 +306,7 @@ func TestVersionsFollow(t *testing.T) {
 func FuzzDecodeRecord(f *testing.F) {
 	for _, s := range samples() {
 		if len(s.e.Key) < 1000 && len(s.e.Value) < 1000 {
-			f.Add(AppendRecord(nil, &s.e, s.own))
+			corpus.Add(f, AppendRecord(nil, &s.e, s.own))
 		}
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

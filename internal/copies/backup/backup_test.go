@@ -19,6 +19,7 @@ import (
 	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -180,13 +181,13 @@ func FuzzRead(f *testing.F) {
 	full, info := stream(f, s, Options{})
 	packed, _ := stream(f, s, Options{Compress: true})
 	increment, _ := stream(f, s, Options{Since: info})
-	f.Add(full, false)
-	f.Add(packed, false)
-	f.Add(append(bytes.Clone(full), increment...), false)
-	f.Add(increment, true)
+	corpus.Add(f, full, false)
+	corpus.Add(f, packed, false)
+	corpus.Add(f, append(bytes.Clone(full), increment...), false)
+	corpus.Add(f, increment, true)
 	secret, _ := stream(f, encrypted(f, s), Options{})
-	f.Add(secret, false)
-	f.Add(secret, true)
+	corpus.Add(f, secret, false)
+	corpus.Add(f, secret, true)
 	f.Fuzz(func(t *testing.T, p []byte, mend bool) {
 		if mend {
 			p = mended(p)
@@ -239,7 +240,7 @@ func mended(p []byte) []byte {
 // FuzzInfo: nothing panics, and what is read is written alike.
 func FuzzInfo(f *testing.F) {
 	_, info := stream(f, source(f, 3, 100), Options{})
-	f.Add(info.Encode())
+	corpus.Add(f, info.Encode())
 	f.Fuzz(func(t *testing.T, p []byte) {
 		if i, err := DecodeInfo(p); err == nil {
 			if again := must(DecodeInfo(i.Encode()))(t); fmt.Sprint(again) != fmt.Sprint(i) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 func TestNames(t *testing.T) {
@@ -60,7 +61,7 @@ func TestKindBytesAreDistinct(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"SUPER", "LOCK", "MANIFEST-000007", "000001.log", "123456789.val"} {
-		f.Add(s)
+		corpus.Add(f, s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		n, ok := Parse(s)

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/dump"
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write golden files anew")
@@ -113,8 +114,8 @@ func TestFutureVersion(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(goldenContent().Encode(), false)
-	f.Add(goldenContent().Encode()[:4096+50], true)
+	corpus.Add(f, goldenContent().Encode(), false)
+	corpus.Add(f, goldenContent().Encode()[:4096+50], true)
 	f.Fuzz(func(t *testing.T, p []byte, forge bool) {
 		if forge && len(p) >= headerSize {
 			forgeSum(p)

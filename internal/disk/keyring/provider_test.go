@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 func TestStaticKey(t *testing.T) {
@@ -218,7 +219,7 @@ func TestBadKeyFiles(t *testing.T) {
 }
 
 func FuzzKeyFile(f *testing.F) {
-	f.Add([]byte(keyLine("a", 1)+"\n# x\n"), []byte("\x01a"))
+	corpus.Add(f, []byte(keyLine("a", 1)+"\n# x\n"), []byte("\x01a"))
 	f.Fuzz(func(t *testing.T, text, wrapped []byte) {
 		keys, err := parseKeyFile("file", text)
 		if err == nil && len(keys) == 0 {

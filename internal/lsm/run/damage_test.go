@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/internal/version/layout"
 )
@@ -281,10 +282,10 @@ func FuzzRun(f *testing.F) {
 	for i := range goldens {
 		files[i], metas[i] = goldenFile(f, i)
 		size := len(files[i])
-		f.Add(byte(i), uint32(0), uint64(1), uint32(size-48), uint64(0))
-		f.Add(byte(i), uint32(8), uint64(0xffff), uint32(16), uint64(0))
+		corpus.Add(f, byte(i), uint32(0), uint64(1), uint32(size-48), uint64(0))
+		corpus.Add(f, byte(i), uint32(8), uint64(0xffff), uint32(16), uint64(0))
 		for _, at := range []int{8, 40, 4096, 8192, 8200, 8208, size - 100, size - 160, size - 200, size - 400, size - 700} {
-			f.Add(byte(i), uint32(at), uint64(0xffffffff), uint32(at+8), uint64(1)<<62)
+			corpus.Add(f, byte(i), uint32(at), uint64(0xffffffff), uint32(at+8), uint64(1)<<62)
 		}
 	}
 	f.Fuzz(func(t *testing.T, which byte, at1 uint32, x1 uint64, at2 uint32, x2 uint64) {

@@ -19,6 +19,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/chunk"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
 )
@@ -413,10 +414,10 @@ func FuzzEncryptedRun(f *testing.F) {
 			f.Fatalf("%s: encrypted again it is not what it was", goldens[i].name)
 		}
 		size := len(file)
-		f.Add(byte(i), uint32(0), uint64(0), uint32(0), uint64(0))
+		corpus.Add(f, byte(i), uint32(0), uint64(0), uint32(0), uint64(0))
 		for _, at := range []int{4104, 4136, 8192, 12288, 12304, 12312, 12320, size - 100, size - 150, size - 200, size - 300, size - 400, size - 700} {
-			f.Add(byte(i), uint32(at), uint64(0xffffffff), uint32(at+8), uint64(1)<<62)
-			f.Add(byte(i), uint32(at), uint64(1), uint32(at+4), uint64(1))
+			corpus.Add(f, byte(i), uint32(at), uint64(0xffffffff), uint32(at+8), uint64(1)<<62)
+			corpus.Add(f, byte(i), uint32(at), uint64(1), uint32(at+4), uint64(1))
 		}
 	}
 	f.Fuzz(func(t *testing.T, which byte, at1 uint32, x1 uint64, at2 uint32, x2 uint64) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
@@ -95,22 +96,22 @@ func FuzzOpen(f *testing.F) {
 	for file := range byte(files) {
 		place := uint16(file) << 12
 		for op := range byte(steps) {
-			f.Add(mangling(op, file, place, 40, 0x0307), []byte(nil), file+op)
+			corpus.Add(f, mangling(op, file, place, 40, 0x0307), []byte(nil), file+op)
 		}
-		f.Add(append(mangling(cutOff, file, 1<<15, 0, 0), mangling(invert, file+1, 1<<15, 0, 1)...), []byte(nil), file)
-		f.Add(append(mangling(remove, file, 0, 0, 0), mangling(duplicate, file, 0, 0, 0x0103)...), []byte(nil), file)
+		corpus.Add(f, append(mangling(cutOff, file, 1<<15, 0, 0), mangling(invert, file+1, 1<<15, 0, 1)...), []byte(nil), file)
+		corpus.Add(f, append(mangling(remove, file, 0, 0, 0), mangling(duplicate, file, 0, 0, 0x0103)...), []byte(nil), file)
 	}
-	f.Add(bytes.Repeat(mangling(remove, 0, 0, 0, 0), files), []byte(nil), byte(0))
+	corpus.Add(f, bytes.Repeat(mangling(remove, 0, 0, 0, 0), files), []byte(nil), byte(0))
 	for _, e := range forgedEdits() {
 		if p := manifest.AppendEdit(nil, e); len(p) < 4096 {
-			f.Add([]byte(nil), p, byte(0))
+			corpus.Add(f, []byte(nil), p, byte(0))
 		}
 	}
 	for _, e := range []*layout.Edit{
 		{DropRuns: []layout.RunID{1}}, {DropSegments: []entry.FileNum{2}}, {CleanClose: true, FlushedTo: 1000},
 		{Dead: []layout.Dead{{Segment: 2, Bytes: 100, Granules: []uint32{0, 1, 2}}}}, {Floor: 5}, {DropKeyspaces: []entry.KeyspaceID{0}},
 	} {
-		f.Add([]byte(nil), manifest.AppendEdit(nil, e), byte(1))
+		corpus.Add(f, []byte(nil), manifest.AppendEdit(nil, e), byte(1))
 	}
 	var victims [2]*victim
 	f.Fuzz(func(t *testing.T, script, edit []byte, how byte) {

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -103,7 +104,7 @@ func TestImpossibleEdits(t *testing.T) {
 func FuzzEdit(f *testing.F) {
 	h := newHistory(1)
 	for range 20 {
-		f.Add(AppendEdit(nil, h.edit()))
+		corpus.Add(f, AppendEdit(nil, h.edit()))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		e, err := DecodeEdit(p)

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
@@ -682,8 +683,8 @@ func FuzzLog(f *testing.F) {
 	}
 	h := newHistory(9)
 	a, b := AppendEdit(nil, h.edit()), AppendEdit(nil, h.edit())
-	f.Add([]byte{}, a, b, uint32(0), byte(0))
-	f.Add(AppendEdit(nil, layout.New().Snapshot()), b, a, uint32(100), byte(3))
+	corpus.Add(f, []byte{}, a, b, uint32(0), byte(0))
+	corpus.Add(f, AppendEdit(nil, layout.New().Snapshot()), b, a, uint32(100), byte(3))
 	f.Fuzz(func(t *testing.T, first, second, third []byte, at uint32, flip byte) {
 		p := build([][]byte{first, second, third})
 		if flip != 0 {

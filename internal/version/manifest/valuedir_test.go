@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/test/faultfs"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -113,7 +114,7 @@ func FuzzSuper(f *testing.F) {
 				p = binary.LittleEndian.AppendUint64(p, v)
 			}
 		}
-		f.Add(p, uint32(0), byte(0))
+		corpus.Add(f, p, uint32(0), byte(0))
 	}
 	add(session(2, 12, 11), session(3, 12, 11), values(2, 12), values(1, 11))
 	add(session(2, 12, 0), session(1, 12, 0), values(0, 0), values(1, 12))

@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/invariant"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
@@ -428,8 +429,8 @@ func FuzzDecryptFrame(f *testing.F) {
 	own := entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00b"), Value: []byte("a value of its own"), Version: 9, Kind: entry.Set}, true)
 	secret := append(bytes.Clone(own[:8]), own[16:]...)
 	stub := []byte{stubMark, 0, 0, 0, 1, 0, 0, 0}
-	f.Add(stub, secret, uint64(len(own)+16)/8|uint64(len(secret)/8)<<29, uint32(1), uint32(1))
-	f.Add([]byte("\x81\x01\x01kv\x00\x00\x00"), []byte{}, uint64(0), uint32(1), uint32(1))
+	corpus.Add(f, stub, secret, uint64(len(own)+16)/8|uint64(len(secret)/8)<<29, uint32(1), uint32(1))
+	corpus.Add(f, []byte("\x81\x01\x01kv\x00\x00\x00"), []byte{}, uint64(0), uint32(1), uint32(1))
 	f.Fuzz(func(t *testing.T, rest, secret []byte, word uint64, count, stated uint32) {
 		if len(rest)+len(secret) > 1<<19 {
 			return

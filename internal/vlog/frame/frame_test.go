@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
@@ -240,10 +241,10 @@ func TestJumps(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(build(f, Header{Kind: Group, Transactions: 3, FirstVersion: 9, Number: 2}, records(), 4096))
-	f.Add(jumps(f))
-	f.Add(build(f, Header{Kind: Seal, Number: 2}, nil, 4096))
-	f.Add(make([]byte, HeaderSize))
+	corpus.Add(f, build(f, Header{Kind: Group, Transactions: 3, FirstVersion: 9, Number: 2}, records(), 4096))
+	corpus.Add(f, jumps(f))
+	corpus.Add(f, build(f, Header{Kind: Seal, Number: 2}, nil, 4096))
+	corpus.Add(f, make([]byte, HeaderSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) >= HeaderSize { // the mutator cannot guess checksums
 			sum := testID.Sum(4096, b[4:HeaderSize])

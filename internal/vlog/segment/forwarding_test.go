@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
@@ -296,7 +297,7 @@ func FuzzForwarding(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(page[:80], body, uint64(4096))
+	corpus.Add(f, page[:80], body, uint64(4096))
 	f.Fuzz(func(t *testing.T, head, body []byte, from uint64) {
 		b := make([]byte, HeaderSize)
 		copy(b[:sumOffset], head)

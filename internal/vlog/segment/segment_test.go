@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
@@ -461,8 +462,8 @@ func FuzzSegment(f *testing.F) {
 	plain, keys := testConfig(f), encryptedConfig(f)
 	plainFile, _ := fuzzedSegment(f, plain)
 	encryptedFile, keyID := fuzzedSegment(f, keys)
-	f.Add(plainFile[:80], plainFile[HeaderSize:], uint64(4096+48), uint64(10), false)
-	f.Add([]byte{}, encryptedFile[HeaderSize:], uint64(4096+48), uint64(10), true)
+	corpus.Add(f, plainFile[:80], plainFile[HeaderSize:], uint64(4096+48), uint64(10), false)
+	corpus.Add(f, []byte{}, encryptedFile[HeaderSize:], uint64(4096+48), uint64(10), true)
 	f.Fuzz(func(t *testing.T, head, body []byte, off, length uint64, encrypted bool) {
 		// The mutator cannot guess checksums, and no tags: an encrypted file has its header.
 		c, page := Config{UUID: plain.UUID}, make([]byte, HeaderSize)

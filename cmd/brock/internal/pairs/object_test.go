@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 // FuzzObject takes objects apart as encoding/json does.
@@ -15,7 +17,7 @@ func FuzzObject(f *testing.F) {
 		`[{"key":"a","value":"b"}]`, `"key"`, `7`, `null`, `{"key":7,"value":true}`, "{\"key\":\"\u2028\",\"value\":\"\\ufffd\uFFFD\"}",
 		`{"key":"a","value":"b","meta":3,"expires":"2030-01-01T00:00:00Z"}`, `{"keyspace":"a"}`,
 	} {
-		f.Add(line, "key")
+		corpus.Add(f, line, "key")
 	}
 	f.Fuzz(func(t *testing.T, text, field string) {
 		line := []byte(text)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/brockdb/brock/internal/test/kit/corpus"
 )
 
 func readAll(f Format, text string) (all []Pair, err error) {
@@ -32,7 +34,7 @@ func FuzzRead(f *testing.F) {
 		"key,value,attributes\na,b,meta=7 expires=1\n/w==,,base64\n", "a,\"b\r\n\"\"c\",d\n",
 		"a\tb\nkey\tvalue\n\tx",
 	} {
-		f.Add(min(i, 2), text)
+		corpus.Add(f, min(i, 2), text)
 	}
 	f.Fuzz(func(t *testing.T, format int, text string) {
 		if format < 0 || format > 2 {
