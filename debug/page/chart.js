@@ -1,7 +1,8 @@
 // Small charts of the last minutes: lines over one axis, with what is at the pointer.
-import { h, s, tip, clock, put } from './lib.js';
+import { h, s, tip, clock, duration, put } from './lib.js';
 
-const minutes = 5;
+const most = 300e3; // milliseconds that a chart shows, and at least
+const least = 60e3;
 const gap = 4000; // a longer time without a point is shown as one
 
 // chart draws the named fields of points. Options: title, fields [{name, label, kind}], format, note.
@@ -25,21 +26,23 @@ export class Chart {
 
   scale() {
     const end = this.points.length ? this.points[this.points.length - 1].at : Date.now();
-    let most = 0;
-    const seen = this.points.filter(p => p.at >= end - minutes * 60e3);
+    let high = 0;
+    const first = this.points.length ? this.points[0].at : end;
+    const span = Math.min(most, Math.max(least, end - first));
+    const seen = this.points.filter(p => p.at >= end - span);
     for (const p of seen) {
-      if (this.o.stacked) most = Math.max(most, this.o.fields.reduce((sum, f) => sum + p[f.name], 0));
-      else for (const f of this.o.fields) most = Math.max(most, p[f.name]);
+      if (this.o.stacked) high = Math.max(high, this.o.fields.reduce((sum, f) => sum + p[f.name], 0));
+      else for (const f of this.o.fields) high = Math.max(high, p[f.name]);
     }
-    return { end, seen, most };
+    return { end, seen, high, span };
   }
 
   draw() {
     const width = this.el.clientWidth, height = 74, foot = 14;
     if (width < 40) return;
-    const { end, seen, most } = this.scale();
-    const top = this.o.least ? Math.max(this.o.least, most) : most || 1;
-    const x = at => width - (end - at) / (minutes * 60e3) * width;
+    const { end, seen, high, span } = this.scale();
+    const top = this.o.least ? Math.max(this.o.least, high) : high || 1;
+    const x = at => width - (end - at) / span * width;
     const y = v => (height - foot - 3) * (1 - v / (top * 1.04)) + 3;
     this.x = x;
     this.seen = seen;
@@ -60,9 +63,9 @@ export class Chart {
       if (this.o.stacked) seen.forEach((p, i) => { base[i] += p[f.name]; });
     }
     parts.push(
-      s('text', { class: 'tick', x: 0, y: height - 3 }, `${minutes} min ago`),
+      s('text', { class: 'tick', x: 0, y: height - 3 }, `${duration(Math.round(span / 1000))} ago`),
       s('text', { class: 'tick', x: width, y: height - 3, 'text-anchor': 'end' }, 'now'),
-      most > 0 ? s('text', { class: 'tick halo', x: 0, y: 10 }, this.o.format(most)) : null);
+      high > 0 ? s('text', { class: 'tick halo', x: 0, y: 10 }, this.o.format(high)) : null);
     this.cursor = s('line', { class: 'cursor', y1: 0, y2: bottom, visibility: 'hidden' });
     parts.push(this.cursor);
     this.svg.replaceChildren(...parts.filter(Boolean));
@@ -72,8 +75,7 @@ export class Chart {
   showNow() {
     const last = this.seen && this.seen[this.seen.length - 1];
     const values = this.o.fields.map(f => {
-      // A latency of which nothing was measured in the last second is the last one that was.
-      let v = last ? last[f.name] : NaN;
+      const v = last ? last[f.name] : NaN;
       return { f, text: last && !(this.o.zeroIsNone && v === 0) ? this.o.format(v) : '–' };
     });
     put(this.now, values.map(v => v.text), () => values.map(v => h('span', { class: `value ${v.f.kind}` },

@@ -15,7 +15,7 @@ export function open(main, _params, live) {
       put(list, [known, p.events], () => !known ? how('The program does not keep the events for this page.') : p.events.length === 0 ? h('p', { class: 'hint' }, 'Nothing has happened yet.')
         : h('table', { class: 'list' }, h('tbody', {}, p.events.map(e => h('tr', { class: e.bad ? 'bad' : '' },
           h('td', { class: 'soft num', title: ago(e.at) }, clock(e.at)), h('td', {}, h('span', { class: `chip ${e.bad ? 'bad' : ''}` }, e.kind)),
-          h('td', { class: 'grow' }, e.text), h('td', { class: 'num' }, e.took ? duration(e.took / 1000) : ''), h('td', { class: 'num' }, e.bytes ? bytes(e.bytes) : ''))))));
+          h('td', { class: 'grow' }, e.text, h('span', { class: 'narrow faint' }, [e.took ? ` ${duration(e.took / 1000)}` : '', e.bytes ? ` ${bytes(e.bytes)}` : ''])), h('td', { class: 'num wide' }, e.took ? duration(e.took / 1000) : ''), h('td', { class: 'num wide' }, e.bytes ? bytes(e.bytes) : ''))))));
       put(conflicts, [known, p.conflicts, p.missed], () => !known ? how('Which keys conflict, only the program sees.') : p.conflicts.length === 0
         ? h('p', { class: 'hint' }, 'None was told. A program tells by ', h('code', {}, 'Log.NoteConflict(err)'), '.')
         : [h('table', { class: 'list' }, h('thead', {}, h('tr', {}, h('th', {}, 'key'), h('th', { class: 'num' }, 'conflicts'), h('th', { class: 'num' }, 'last'))),

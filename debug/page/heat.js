@@ -1,8 +1,9 @@
 // Where writes go: ranges of keys over time.
-import { h, put, listen, count, unbase, key, short, plain, keyspaceName, link, go, tip, clock, get } from './lib.js';
+import { h, put, listen, count, duration, unbase, key, short, plain, keyspaceName, link, go, tip, clock, get } from './lib.js';
 import { keyspacePicker } from './keys.js';
 
 const rowHeight = 11, foot = 18;
+const leastColumns = 45; // the map grows from these to all that are kept
 
 export function open(main, params) {
   const ks = unbase(params.get('ks')), lo = params.has('lo') ? unbase(params.get('lo')) : null, hi = params.has('hi') ? unbase(params.get('hi')) : null;
@@ -63,7 +64,9 @@ export function open(main, params) {
     let most = 0;
     for (const col of grid.columns) for (const v of col.rows) most = Math.max(most, v);
     const end = grid.columns.length ? grid.columns[grid.columns.length - 1].at : Date.now();
-    const wide = width / grid.most;
+    const span = grid.columns.length ? (end - grid.columns[0].at) / grid.slot + 1 : 0;
+    grid.shown = Math.min(grid.most, Math.max(leastColumns, Math.ceil(span)));
+    const wide = width / grid.shown;
     for (const col of grid.columns) {
       const x = width - (end - col.at) / grid.slot * wide - wide;
       if (x < -wide) continue;
@@ -75,7 +78,7 @@ export function open(main, params) {
     }
     c.fillStyle = style.getPropertyValue('--soft');
     c.font = '11px ' + getComputedStyle(document.body).fontFamily;
-    c.fillText(`${Math.round(grid.most * grid.slot / 60e3)} min ago`, 0, height - 4);
+    c.fillText(`${duration(Math.round(grid.shown * grid.slot / 1000))} ago`, 0, height - 4);
     c.textAlign = 'right';
     c.fillText('now', width, height - 4);
     const step = Math.max(1, Math.round(rows / 8));
@@ -103,7 +106,7 @@ export function open(main, params) {
   canvas.addEventListener('pointermove', e => {
     const i = grid ? row(e) : -1;
     if (i < 0) return tip(null);
-    const box = canvas.getBoundingClientRect(), wide = box.width / grid.most;
+    const box = canvas.getBoundingClientRect(), wide = box.width / grid.shown;
     const end = grid.columns.length ? grid.columns[grid.columns.length - 1].at : 0;
     const at = end - Math.floor((box.right - e.clientX) / wide) * grid.slot;
     const col = grid.columns.find(c => Math.abs(c.at - at) <= grid.slot / 2 + 50);

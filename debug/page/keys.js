@@ -40,13 +40,14 @@ export function open(main, params, live) {
     const steps = h('div', { class: 'steps' }, step('⇤', 'First', p.before ? {} : null), step('←', 'Back', p.before && first ? { before: first } : null),
       step('→', 'On', p.behind ? { from: behind } : null), step('⇥', 'Last', p.behind ? { end: 'last' } : null),
       h('span', { class: 'faint' }, `version ${whole(p.version)}`));
+    const expires = p.keys.some(r => r.expires);
     const body = p.keys.length === 0 ? h('p', { class: 'hint empty' }, at.prefix.length ? 'No key begins with this.' : 'There are no keys here.')
-      : h('table', { class: 'list' }, h('thead', {}, h('tr', {}, h('th', {}, 'key'), h('th', { class: 'num' }, 'value'), h('th', { class: 'num wide' }, 'version'), h('th', { class: 'wide' }, 'expires'))),
+      : h('table', { class: 'list' }, h('thead', {}, h('tr', {}, h('th', {}, 'key'), h('th', { class: 'num' }, 'value'), h('th', { class: 'num wide' }, 'version'), expires ? h('th', { class: 'wide' }, 'expires') : null)),
         h('tbody', {}, p.keys.map(r => {
           const k = unbase(r.key);
           const chosen = at.key && base(at.key) === r.key;
           return h('tr', { class: chosen ? 'chosen' : '' }, h('td', { class: 'grow' }, h('a', { href: link('keys', here({ from: at.from, before: at.before, end: at.end, key: k })) }, key(k))),
-            h('td', { class: 'num' }, bytes(r.size)), h('td', { class: 'num wide soft' }, whole(r.version)), h('td', { class: 'wide soft' }, r.expires ? moment(r.expires) : ''));
+            h('td', { class: 'num' }, bytes(r.size)), h('td', { class: 'num wide soft' }, whole(r.version)), expires ? h('td', { class: 'wide soft' }, r.expires ? moment(r.expires) : '') : null);
         })));
     list.replaceChildren(steps, body, p.keys.length > 20 ? steps.cloneNode(true) : '');
   }
@@ -123,6 +124,7 @@ async function showKey(el, at, live, changed, back) {
       return;
     }
     const values = live.state && live.state.allowed.values;
+    const meta = all.some(v => v.meta), expires = all.some(v => v.expires);
     const pick = v => {
       picked = picked.includes(v) ? picked.filter(x => x !== v) : [...picked, v].slice(-2);
       for (const box of versions.querySelectorAll('input')) box.checked = picked.includes(Number(box.value));
@@ -131,10 +133,10 @@ async function showKey(el, at, live, changed, back) {
     };
     const compare = h('button', { type: 'button', class: 'quiet off', disabled: true, onclick: () => showDiff(value, ks, name, Math.min(...picked), Math.max(...picked)) }, 'Compare two');
     versions.replaceChildren(h('h3', {}, things(all.length, 'version') + (more ? ' and more' : '')),
-      h('table', { class: 'list' }, h('thead', {}, h('tr', {}, values && all.length > 1 ? h('th', {}) : null, h('th', { class: 'num' }, 'version'), h('th', { class: 'num' }, 'value'), h('th', { class: 'num' }, 'meta'), h('th', {}, 'expires'), h('th', {}))),
+      h('table', { class: 'list' }, h('thead', {}, h('tr', {}, values && all.length > 1 ? h('th', {}) : null, h('th', { class: 'num' }, 'version'), h('th', { class: 'num' }, 'value'), meta ? h('th', { class: 'num' }, 'meta') : null, expires ? h('th', {}, 'expires') : null, h('th', {}))),
         h('tbody', {}, all.map(v => h('tr', {}, values && all.length > 1 ? h('td', {}, v.deleted ? '' : h('input', { type: 'checkbox', value: v.version, 'aria-label': `compare version ${v.version}`, onchange: () => pick(v.version) })) : null,
-          h('td', { class: 'num' }, whole(v.version)), h('td', { class: 'num' }, v.deleted ? h('span', { class: 'chip' }, 'deleted') : bytes(v.size)), h('td', { class: 'num soft' }, v.meta ? `0x${v.meta.toString(16)}` : ''),
-          h('td', { class: 'soft' }, v.expires ? (v.expires < Date.now() ? `expired ${ago(v.expires)}` : moment(v.expires)) : ''),
+          h('td', { class: 'num' }, whole(v.version)), h('td', { class: 'num' }, v.deleted ? h('span', { class: 'chip' }, 'deleted') : bytes(v.size)), meta ? h('td', { class: 'num soft' }, v.meta ? `0x${v.meta.toString(16)}` : '') : null,
+          expires ? h('td', { class: 'soft' }, v.expires ? (v.expires < Date.now() ? `expired ${ago(v.expires)}` : moment(v.expires)) : '') : null,
           h('td', { class: 'end' }, values && !v.deleted ? h('button', { type: 'button', class: 'quiet', onclick: () => showValue(value, ks, name, v.version, 0) }, 'Show') : ''))))),
       h('div', { class: 'acts' }, more ? h('button', { type: 'button', class: 'quiet', onclick: () => look(all[all.length - 1].version) }, 'Older') : null, values && all.length > 1 ? compare : null),
       values ? '' : h('p', { class: 'hint' }, 'Values are hidden: the program has not given ', h('code', {}, 'debug.Values'), '.'));

@@ -82,8 +82,8 @@ export function duration(seconds) {
   if (a < 0.9995) return `${three(seconds * 1e3)}${nbsp}ms`;
   if (a < 60) return `${three(seconds)}${nbsp}s`;
   if (a < 3600) return `${Math.floor(seconds / 60)}${nbsp}min${seconds % 60 >= 1 && a < 600 ? ` ${Math.floor(seconds % 60)}${nbsp}s` : ''}`;
-  if (a < 86400) return `${Math.floor(seconds / 3600)}${nbsp}h ${Math.floor(seconds % 3600 / 60)}${nbsp}min`;
-  return `${Math.floor(seconds / 86400)}${nbsp}d ${Math.floor(seconds % 86400 / 3600)}${nbsp}h`;
+  if (a < 86400) return `${Math.floor(seconds / 3600)}${nbsp}h${seconds % 3600 >= 60 ? ` ${Math.floor(seconds % 3600 / 60)}${nbsp}min` : ''}`;
+  return `${Math.floor(seconds / 86400)}${nbsp}d${seconds % 86400 >= 3600 ? ` ${Math.floor(seconds % 86400 / 3600)}${nbsp}h` : ''}`;
 }
 
 export function percent(x) {
@@ -94,11 +94,11 @@ export function percent(x) {
 
 export function ago(ms, now = Date.now()) {
   const seconds = Math.max(0, (now - ms) / 1000);
-  return seconds < 2 ? 'just now' : `${duration(Math.floor(seconds))} ago`;
+  return seconds < 2 ? 'just now' : seconds < 60 ? `${Math.floor(seconds)}${nbsp}s ago` : `${duration(Math.floor(seconds))} ago`;
 }
 
 export function clock(ms) {
-  return new Date(ms).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+  return new Date(ms).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 }
 
 export function moment(ms) {

@@ -68,7 +68,7 @@ export function findings(st) {
   else if (m.disk_free >= 0 && m.disk_free < files / 5) add('warn', `Only ${bytes(m.disk_free)} of disk are left.`, 'A compaction writes its result before it removes what it has read.');
   if (m.pinned_time > 60) {
     const kept = m.pinned_files + m.pinned_memory;
-    add('warn', `A reader keeps old data for ${duration(m.pinned_time)}.`, `${bytes(kept)} can't be freed. It began in ${st.pinnedBy || 'a place that is not known'}.`);
+    add('warn', `A reader keeps old data for ${duration(m.pinned_time)}.`, `${kept > 0 ? `${bytes(kept)} can't be freed.` : 'It takes little yet.'} It began in ${where(st.pinnedBy)}.`);
   }
   if (m.waiting_work > 0) add('warn', 'Background work waits.', `${st.waiting}.`);
   if (m.leaked_transactions > 0) add('warn', `${things(m.leaked_transactions, 'transaction')} never ended.`, 'Discard every transaction, and close every Snapshot.');
@@ -102,25 +102,29 @@ function sizeCard({ body }) {
     put(head, [bytes(onDisk), count(m.run_entries + m.memtable_entries)], () => [h('b', {}, bytes(onDisk)), h('span', {}, ` for ${things(m.run_entries + m.memtable_entries, 'entry', 'entries')}, versions and deletes counted`)]);
     const shown = parts.filter(p => p.size > 0);
     put(bar, shown.map(p => [p.kind, (p.size / sum).toFixed(3)]), () => shown.map(p => h('span', { class: `fill ${p.kind}`, vars: { 'flex-grow': p.size / sum }, title: `${p.name}: ${bytes(p.size)}` })));
-    put(legend, parts.map(p => [bytes(p.size), p.help]), () => h('table', { class: 'legend' }, h('tbody', {}, parts.map(p => h('tr', { class: p.size > 0 ? '' : 'zero' },
+    const none = parts.filter(p => !(p.size > 0));
+    put(legend, parts.map(p => [bytes(p.size), p.help]), () => [h('table', { class: 'legend' }, h('tbody', {}, shown.map(p => h('tr', {},
       h('th', { scope: 'row' }, h('i', { class: `swatch ${p.kind}` }), p.name, h('small', {}, p.help)),
-      h('td', {}, bytes(p.size)), h('td', {}, percent(p.size / sum)))))));
+      h('td', {}, bytes(p.size)), h('td', {}, percent(p.size / sum)))))),
+    none.length ? h('p', { class: 'zero' }, 'None: ', none.map((p, i) => [i ? ', ' : '', h('span', { title: p.help }, p.name)])) : null]);
     if (files) map.update(fileItems(files.files));
     mapBox.classList.toggle('gone', !files || files.files.length === 0);
     const lines = [];
-    if (m.pinned > 0) lines.push(['Pinned', `version ${whole(m.pinned_version)} is read since ${m.pinned_time > 0 ? `${duration(m.pinned_time)} of replaced data` : 'a moment ago'}: ${where(st.pinnedBy)}`, m.pinned_time > 60]);
+    if (m.pinned > 0) lines.push(['Pinned', `Version ${whole(m.pinned_version)} is still read by ${where(st.pinnedBy)}. ${m.pinned_time > 0 ? `What it reads was first replaced ${duration(m.pinned_time)} ago.` : 'Nothing that it reads was replaced.'}`, m.pinned_time > 60, st.pinnedBy]);
     if (shape && shape.versions > 0) lines.push(['History', `${percent(shape.older / Math.max(1, shape.bytes))} of the bytes sampled are older versions, ${percent(shape.deletes / shape.versions)} of the entries are deletes. ${keepsText(st.limits.keeps)}`]);
     if (m.feed > 0) lines.push(['Feed', `${bytes(m.feed)} can be read by Watch, back to ${duration(m.feed_age)} ago; entries may need them, too`]);
     if (m.old_key > 0) lines.push(['Old keys', `${bytes(m.old_key)} are not yet under the current data key`]);
     if (m.compression_in > 0) lines.push(['Compression', `${bytes(m.compression_in)} became ${bytes(m.compression_out)}`]);
     lines.push(['Memory', `${bytes(m.memory)}${st.limits.memoryLimit > 0 ? ` of at most ${bytes(st.limits.memoryLimit)}` : ''}; ${bytes(m.memtable)} in memtables`]);
     if (shape && shape.largest.length > 1) lines.push(['Largest', shape.largest.map(k => `${k.name} ${bytes(k.bytes)}`).join(' · ')]);
-    put(notes, lines, () => lines.map(([name, text, warn]) => h('li', { class: warn ? 'warn' : '' }, h('b', {}, name), h('span', {}, text))));
+    put(notes, lines, () => lines.map(([name, text, warn, title]) => h('li', { class: warn ? 'warn' : '', title }, h('b', {}, name), h('span', {}, text))));
   };
 }
 
+// where shortens a place, "path/package.function (path/file:line)".
 function where(text) {
-  return text || 'a place that is not known';
+  const m = /^(?:.*\/)?([^/]+) \((?:.*[\\/])?([^\\/]+)\)$/.exec(text || '');
+  return m ? `${m[1]} (${m[2]})` : text || 'a place that is not known';
 }
 
 function keepsText(k) {
@@ -178,15 +182,15 @@ function speedCard({ body }) {
     const lines = [];
     if (!follows) {
       lines.push(['Stalls', m.stall > 0 ? `writers waited ${duration(m.stall)} in all` : 'writers never waited', m.stall > 60]);
-      lines.push(['Compactions', `${count(m.compactions)}, ${bytes(m.compacted)} written; ${count(m.flushes)} flushes, ${count(m.collections)} collections`]);
+      lines.push(['Compactions', `${count(m.compactions)}, ${bytes(m.compacted)} written; ${things(m.flushes, 'flush', 'flushes')}, ${things(m.collections, 'collection')}`]);
       lines.push(['Amplification', `${m.write_amplification.toFixed(1)} bytes written to files for each committed; ${m.space_amplification.toFixed(2)} bytes in files for each live`]);
-      lines.push(['Long reader', m.pinned_time > 0 ? `${duration(m.pinned_time)}: ${where(st.pinnedBy)}` : 'none', m.pinned_time > 60]);
+      lines.push(['Long reader', m.pinned_time > 0 ? `for ${duration(m.pinned_time)}: ${where(st.pinnedBy)}` : 'none', m.pinned_time > 60, st.pinnedBy]);
       lines.push(['Conflicts', m.conflicts + m.retries > 0 ? [`${count(m.conflicts)} commits refused (${percent(m.conflicts / (m.conflicts + m.commits))}), ${count(m.retries)} runs repeated; `, { href: '#/events', text: 'keys' }] : 'none']);
     }
     if (m.watches > 0) lines.push(['Watches', `${things(m.watches, 'Watch', 'Watches')}, the slowest is ${things(m.watch_behind, 'commit')} behind`]);
-    lines.push(['Scans', m.jumped > 0 ? `${bytes(m.jumped)} of values were jumped to and are not in key order yet` : 'values are in key order where scans went']);
+    if (m.jumped > 0) lines.push(['Scans', `${bytes(m.jumped)} of values were jumped to and are not in key order yet`]);
     if (l.commit_latency && l.commit_latency.count > 0) lines.push(['Since open', `commit ${quantiles(l.commit_latency)}; sync ${quantiles(l.sync_latency)}; read ${quantiles(l.read_latency)}`]);
-    put(notes, lines, () => lines.map(([name, text, warn]) => h('li', { class: warn ? 'warn' : '' }, h('b', {}, name), h('span', {}, Array.isArray(text) ? text.map(t => t.href ? h('a', { href: t.href }, t.text) : t) : text))));
+    put(notes, lines, () => lines.map(([name, text, warn, title]) => h('li', { class: warn ? 'warn' : '', title }, h('b', {}, name), h('span', {}, Array.isArray(text) ? text.map(t => t.href ? h('a', { href: t.href }, t.text) : t) : text))));
   };
 }
 
@@ -196,8 +200,8 @@ function quantiles(l) {
 
 // healthCard is a list of checks, and the actions.
 function healthCard({ body }) {
-  const list = h('ul', { class: 'checks' }), disk = h('div', { class: 'disk' }), acts = h('div');
-  body.append(list, disk, acts);
+  const list = h('ul', { class: 'checks' }), disk = h('div', { class: 'disk' }), acts = h('div'), notes = h('ul', { class: 'notes' });
+  body.append(list, disk, acts, notes);
   let shownActions = null;
   return st => {
     const m = st.metrics, now = st.at, follows = st.mode !== 'ReadWrite';
@@ -222,9 +226,9 @@ function healthCard({ body }) {
     check(m.leaked_transactions > 0 ? 'warn' : 'good', 'Leaks', m.leaked_transactions > 0 ? `${things(m.leaked_transactions, 'transaction')} never ended` : 'none found');
     if (m.dropped_events > 0) check('warn', 'Events', `${count(m.dropped_events)} dropped, as earlier ones took long`);
     if (m.release_failures > 0) check('warn', 'Files', `${count(m.release_failures)} could not be removed; the next open does`);
-    check('none', 'Version', whole(m.version));
-    check('none', 'Opened in', `${duration(m.open_time)}; ${whole(m.open_files)} files open, ${whole(m.mapped_files)} mapped`);
-    check('none', 'Commits are', st.limits.durability.toLowerCase());
+    const facts = [['Version', whole(m.version)], ['Durability', follows ? 'the writer decides' : st.limits.durability.toLowerCase()],
+      ['Opened in', duration(m.open_time)], ['Files', `${whole(m.open_files)} open, ${whole(m.mapped_files)} mapped`]];
+    put(notes, facts, () => facts.map(([name, text]) => h('li', {}, h('b', {}, name), h('span', {}, text))));
     put(list, checks, () => checks.map(c => h('li', {}, icon(c.kind), h('b', {}, c.name), h('span', {}, c.text))));
     const used = m.run + m.segment + m.forwarding;
     put(disk, [bytes(m.disk_free), bytes(used), bytes(m.disk_reserve)], () => m.disk_free < 0 ? h('p', { class: 'hint' }, 'How much disk is left is not known.') : [
@@ -255,14 +259,15 @@ const explained = {
 function actionButton(name) {
   const out = h('span', { class: 'faint' }, explained[name]);
   let running = null;
-  const button = h('button', {}, name);
+  const title = name[0].toUpperCase() + name.slice(1);
+  const button = h('button', { type: 'button', class: 'quiet' }, title);
   button.addEventListener('click', async () => {
     if (running) {
       running.abort();
       return;
     }
     running = new AbortController();
-    button.textContent = 'stop';
+    button.textContent = 'Stop';
     out.className = 'faint';
     out.textContent = 'at work…';
     try {
@@ -275,7 +280,7 @@ function actionButton(name) {
       out.textContent = err.name === 'AbortError' ? 'stopped' : err.message;
     }
     running = null;
-    button.textContent = name;
+    button.textContent = title;
   });
   return h('p', { class: 'act' }, button, out);
 }

@@ -48,6 +48,7 @@ export function open(main, params) {
     map.update(items.map((i, n) => ({ size: i.size, label: i.label, sub: bytes(i.size), kind: `hue${n % 6}`, go: i.go,
       tip: () => [h('b', {}, i.label), h('div', { class: 'pair' }, h('span', {}, 'size'), h('span', {}, bytes(i.size))), h('div', { class: 'pair' }, h('span', {}, 'entries'), h('span', {}, count(i.entries))), h('div', { class: 'pair' }, h('span', {}, 'share'), h('span', {}, percent(i.size / total)))] })));
     items.sort((a, b) => b.size - a.size);
+    if (items.length === 0) return;
     list.replaceChildren(h('table', { class: 'list' }, h('thead', {}, h('tr', {}, h('th', {}, 'part'), h('th', { class: 'num' }, 'size'), h('th', { class: 'num' }, 'share'), h('th', { class: 'num wide' }, 'entries'))),
       h('tbody', {}, items.slice(0, 100).map(i => h('tr', {}, h('td', { class: 'grow' }, h('a', { href: i.href }, i.show)), h('td', { class: 'num' }, bytes(i.size)), h('td', { class: 'num' }, total > 0 ? percent(i.size / total) : ''), h('td', { class: 'num wide soft' }, count(i.entries)))))));
   }
