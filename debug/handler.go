@@ -112,7 +112,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.act(w, r)
 		return
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	streams := name == "live" || name == "heat"
+	if r.Method != http.MethodGet && (r.Method != http.MethodHead || streams) {
 		header.Set("Allow", "GET, HEAD")
 		writeError(w, http.StatusMethodNotAllowed, "method", "this is only read: use GET")
 		return

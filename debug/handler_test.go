@@ -136,6 +136,8 @@ func TestMethodsThatChangeNothingOnly(t *testing.T) {
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 		checkFailure(t, h, httptest.NewRequest(method, "/debug/brock/state", nil), http.StatusMethodNotAllowed, "method")
 	}
+	// A HEAD of a stream would go on for ever.
+	checkFailure(t, h, httptest.NewRequest(http.MethodHead, "/debug/brock/live", nil), http.StatusMethodNotAllowed, "method")
 	checkFailure(t, h, httptest.NewRequest(http.MethodGet, "/debug/brock/action?do=compact", nil), http.StatusMethodNotAllowed, "method")
 }
 

@@ -131,8 +131,8 @@ func round(x float64) float64 {
 		return 0
 	}
 	unit := math.Pow(10, 2-math.Floor(math.Log10(math.Abs(x))))
-	if unit == 0 || math.IsInf(unit, 0) {
-		return 0
+	if r := math.Round(x*unit) / unit; !math.IsNaN(r) && !math.IsInf(r, 0) {
+		return r
 	}
-	return math.Round(x*unit) / unit
+	return x // at the ends of the range, where the unit is beyond it
 }

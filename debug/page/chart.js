@@ -53,6 +53,7 @@ export class Chart {
     const parts = [s('line', { class: 'axis', x1: 0, x2: width, y1: bottom, y2: bottom })];
     const base = new Array(seen.length).fill(0);
     for (const f of this.o.fields) {
+      if (this.o.stacked && seen.every(p => p[f.name] === 0)) continue; // its line would hide the one below
       for (const run of runs(seen, p => this.o.zeroIsNone && !(p[f.name] > 0))) {
         const line = run.map(i => `${x(seen[i].at).toFixed(1)} ${y(base[i] + seen[i][f.name]).toFixed(1)}`);
         const back = this.o.stacked ? run.map(i => `${x(seen[i].at).toFixed(1)} ${y(base[i]).toFixed(1)}`).reverse()

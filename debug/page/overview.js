@@ -165,17 +165,18 @@ function speedCard({ body }) {
     new Chart({ title: 'Read', fields: [{ name: 'readP99', label: 'p99', kind: 'c2' }, { name: 'readP50', label: 'p50', kind: 'c1' }], format: duration, zeroIsNone: true, help: 'Time of one in 256 point reads' }),
     new Chart({ title: 'Commits', fields: [{ name: 'version', kind: 'c1' }], format: rate }),
     new Chart({ title: 'Reads', fields: [{ name: 'reads', kind: 'c1' }], format: rate }),
-    new Chart({ title: 'Writers throttled', fields: [{ name: 'stall', kind: 'bad' }], format: percent, least: 0.05, help: 'Share of the time' }),
-    new Chart({ title: 'Written to files', stacked: true, fields: [{ name: 'journal', label: 'journal', kind: 'c1' }, { name: 'flushed', label: 'flush', kind: 'c3' }, { name: 'compacted', label: 'compact', kind: 'c2' }, { name: 'collected', label: 'collect', kind: 'c4' }], format: flow }),
     new Chart({ title: 'Conflicts', fields: [{ name: 'conflicts', label: 'refused', kind: 'bad' }, { name: 'retries', label: 'retried', kind: 'c2' }], format: rate, least: 1 }),
+    new Chart({ title: 'Writers throttled', fields: [{ name: 'stall', kind: 'bad' }], format: percent, least: 0.05, help: 'Share of the time' }),
+    new Chart({ title: 'In files', fields: [{ name: 'files', label: 'all', kind: 'c2' }, { name: 'live', label: 'live', kind: 'c1' }], format: bytes }),
+    new Chart({ title: 'Written to files', stacked: true, fields: [{ name: 'journal', label: 'journal', kind: 'c1' }, { name: 'flushed', label: 'flush', kind: 'c3' }, { name: 'compacted', label: 'compact', kind: 'c2' }, { name: 'collected', label: 'collect', kind: 'c4' }], format: flow }),
   ];
-  charts[6].el.classList.add('wide');
-  const others = new Set([0, 1, 2, 4, 5, 6, 7]); // of a follower these count its own work only
+  charts[8].el.classList.add('wide');
+  const own = new Set([0, 1, 2, 4, 5, 6, 8]); // of a follower these count its own work only
   grid.append(...charts.map(c => c.el));
   return (st, points) => {
     const m = st.metrics, l = st.latencies, follows = st.mode !== 'ReadWrite';
     charts.forEach((c, i) => {
-      c.el.hidden = follows && others.has(i);
+      c.el.hidden = follows && own.has(i);
       if (!c.el.hidden) c.update(points);
     });
     put(hint, follows, () => follows ? h('p', { class: 'hint' }, 'This page reads the files of a store that another process writes. Latencies, stalls and compactions are known there: mount ', h('code', {}, 'debug.Handler'), ' in that program to see them.') : null);
