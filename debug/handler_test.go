@@ -225,8 +225,14 @@ func TestKindsOfStores(t *testing.T) {
 			await(t, heat, "columns", func(json.RawMessage) bool { return true })
 			leave()
 			// Only the writer can change something.
-			var s struct{ Allowed struct{ Actions []string } }
+			var s struct {
+				Allowed struct{ Actions []string }
+				Metrics map[string]float64
+			}
 			need(t, h, "state", &s)
+			if free := s.Metrics["disk_free"]; free < 0 && !o.InMemory {
+				t.Errorf("disk left: %v", free)
+			}
 			want := "[verify compact reclaim delete]"
 			if o.Mode != brock.ReadWrite {
 				want = "[verify]"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
 )
 
 // storeState is what the first screen shows of one moment.
@@ -118,6 +119,9 @@ func (h *handler) stateOf(m *brock.Metrics, at time.Time) *storeState {
 			s.Metrics[name] = v
 		}
 	})
+	if s.Metrics["disk_free"] < 0 {
+		s.Metrics["disk_free"] = float64(diskFree(&o))
+	}
 	m.EachHistogram(func(name, _, _ string, hist *brock.Histogram) {
 		l := latency{Count: hist.Count, P50: quantile(hist, 0.5), P99: quantile(hist, 0.99), Most: hist.Quantile(1).Seconds()}
 		if hist.Count > 0 {
@@ -126,6 +130,26 @@ func (h *handler) stateOf(m *brock.Metrics, at time.Time) *storeState {
 		s.Latencies[name] = l
 	})
 	return s
+}
+
+// diskFree asks the file system for what is left, where the store does not look since it writes nothing;
+// -1 = not known.
+func diskFree(o *brock.Options) int64 {
+	fsys, dir := o.FS, o.ValueDir
+	if fsys == nil {
+		fsys = vfs.OS()
+	}
+	if dir == "" {
+		dir = o.Dir
+	}
+	if dir == "" || o.InMemory {
+		return -1
+	}
+	free, err := fsys.Free(dir)
+	if err != nil {
+		return -1
+	}
+	return free
 }
 
 func (c *config) titleOf(o *brock.Options) string {

@@ -266,7 +266,8 @@ func TestFollower(t *testing.T) {
 	tb.view("keys")
 	tb.sees("news")
 	tb.view("")
-	tb.click(".act button", "verify")
+	tb.sees(" left")
+	tb.click(".act button", "Verify")
 	tb.sees("every checksum is right")
 	tb.shoot("follower")
 }

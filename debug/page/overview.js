@@ -90,13 +90,13 @@ function sizeCard({ body }) {
     const expired = Math.min(m.expired, m.live);
     const dead = Math.min(m.dead, Math.max(0, tree - m.live));
     const parts = [
-      { name: 'Live', help: 'entries that are there need it', kind: 'live', size: m.live - expired },
+      { name: 'Live', help: 'entries need it', kind: 'live', size: m.live - expired },
       { name: 'Expired', help: 'until a compaction removes it', kind: 'expired', size: expired },
-      { name: 'Dead', help: 'in segments, until a collection', kind: 'dead', size: dead },
-      { name: 'Replaced', help: 'in runs and the journal, with room ahead', kind: 'replaced', size: Math.max(0, m.run + m.segment - m.live - dead) },
+      { name: 'Dead', help: 'until a collection', kind: 'dead', size: dead },
+      { name: 'Replaced', help: 'and room ahead', kind: 'replaced', size: Math.max(0, m.run + m.segment - m.live - dead) },
       { name: 'Forwarding', help: 'tables of moved values', kind: 'other', size: m.forwarding },
       { name: 'Pinned', help: m.pinned_files > 0 ? `by ${where(st.pinnedBy)}` : 'only open readers need it', kind: 'pinned', size: m.pinned_files },
-      { name: 'Feed and rest', help: 'history that only Watch reads, manifest, keys', kind: 'feed', size: Math.max(0, onDisk - tree - m.pinned_files) },
+      { name: 'Feed and rest', help: 'only Watch reads it', kind: 'feed', size: Math.max(0, onDisk - tree - m.pinned_files) },
     ];
     const sum = parts.reduce((a, p) => a + p.size, 0) || 1;
     put(head, [bytes(onDisk), count(m.run_entries + m.memtable_entries)], () => [h('b', {}, bytes(onDisk)), h('span', {}, ` for ${things(m.run_entries + m.memtable_entries, 'entry', 'entries')}, versions and deletes counted`)]);
@@ -214,7 +214,9 @@ function healthCard({ body }) {
     else check('good', 'Writes', 'accepted');
     check(m.damaged_places > 0 ? 'bad' : 'good', 'Damage', m.damaged_places > 0 ? things(m.damaged_places, 'damaged place') : 'none found');
     if (st.loss) check('bad', 'Loss', `${things(st.loss.commits, 'commit')} behind version ${whole(st.loss.version)} left out`);
-    if (m.last_scrub_timestamp > 0) {
+    if (follows) {
+      check('none', 'Scrub', 'the writer does it');
+    } else if (m.last_scrub_timestamp > 0) {
       const age = now / 1000 - m.last_scrub_timestamp;
       check(st.limits.scrubEvery > 0 && age > 2 * st.limits.scrubEvery ? 'warn' : 'good', 'Scrub', `all files verified ${ago(m.last_scrub_timestamp * 1000, now)}`);
     } else if (st.limits.scrubEvery > 0) {
