@@ -142,6 +142,7 @@ func TestMethodsThatChangeNothingOnly(t *testing.T) {
 }
 
 func TestClosedStoreIsAClearMessage(t *testing.T) {
+	t.Parallel()
 	db := openStore(t, brock.Options{})
 	set(t, db, "a", "1")
 	h := debug.Handler(db, debug.Values(), debug.Actions())
@@ -256,7 +257,8 @@ func ours() (stacks []string) {
 	return stacks
 }
 
-// While nobody looks there is no goroutine, no Watch, and no read of the store.
+// While nobody looks there is no goroutine, no Watch, and no read of the store. It runs while no other
+// test does, as it looks at all goroutines.
 func TestNothingRunsWhileNobodyLooks(t *testing.T) {
 	db := openStore(t, brock.Options{})
 	set(t, db, "a", "1")

@@ -228,14 +228,12 @@ func TestDecoders(t *testing.T) {
 }
 
 func TestTenThousandKeyspaces(t *testing.T) {
-	if testing.Short() {
-		t.Log("short: 1,000 instead")
-	}
+	t.Parallel()
 	n := 10000
 	if testing.Short() {
 		n = 1000
 	}
-	db := openStore(t, brock.Options{})
+	db := openStore(t, brock.Options{InMemory: true}) // each keyspace is an edit that is synced
 	for i := range n {
 		makeKeyspace(t, db, fmt.Sprintf("tenant-%05d", i))
 	}

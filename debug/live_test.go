@@ -36,6 +36,7 @@ func load(t testing.TB, ks interface{ Set(key, value []byte) error }, key func(i
 }
 
 func TestLiveTellsRatesUnderLoad(t *testing.T) {
+	t.Parallel()
 	db := openStore(t, brock.Options{})
 	server := mount(t, debug.Handler(db))
 	load(t, db, func(i int) string { return fmt.Sprint("k", i%1000) })
@@ -76,6 +77,7 @@ func TestLiveTellsRatesUnderLoad(t *testing.T) {
 }
 
 func TestHeatShowsWhereWritesGo(t *testing.T) {
+	t.Parallel()
 	db := openStore(t, brock.Options{})
 	for i := range 2000 {
 		set(t, db, fmt.Sprintf("k%04d", i), "value")

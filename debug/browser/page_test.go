@@ -166,7 +166,7 @@ func TestKeysAreBrowsedBothWays(t *testing.T) {
 		t.Error("the value is shown before it was asked for")
 	}
 	tb.click(".detail td button", "Show")
-	tb.until("document.querySelector('pre.value').innerText === 'v'")
+	tb.until("document.querySelector('pre.value')?.innerText === 'v'")
 	tb.click(".detail button.danger", "Delete")
 	if found, err := db.Has([]byte("k007")); !found || err != nil {
 		t.Fatalf("one click has deleted the key (%v)", err)
@@ -183,7 +183,7 @@ func TestTenThousandKeyspaces(t *testing.T) {
 	if testing.Short() {
 		n = 1000
 	}
-	db := openStore(t, brock.Options{Durability: brock.Buffered})
+	db := openStore(t, brock.Options{InMemory: true}) // each keyspace is an edit that is synced
 	for i := range n {
 		_, err := db.Keyspace(fmt.Sprintf("tenant-%05d", i))
 		must(t, err)
@@ -251,6 +251,7 @@ func TestStoreThatIsClosed(t *testing.T) {
 	tb.fits("keys")
 	late := open(t, h, desk) // a page that is opened now
 	late.sees("The store is closed.")
+	late.until("document.querySelector('.cards').hidden && document.getElementById('banner').hidden") // nothing is known
 	late.shoot("closed")
 }
 

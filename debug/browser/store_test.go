@@ -19,7 +19,7 @@ import (
 // openStore opens a store that is closed when the test ends.
 func openStore(t *testing.T, o brock.Options) *brock.DB {
 	t.Helper()
-	if o.Dir == "" {
+	if o.Dir == "" && !o.InMemory {
 		o.Dir = t.TempDir()
 	}
 	db, err := brock.Open(o)

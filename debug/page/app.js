@@ -106,8 +106,9 @@ function explain(failure) {
   const closed = failure.code === 'closed';
   status('off', closed ? 'closed' : 'no answer');
   const text = failure.error || failure.message;
-  say(closed ? 'The store is closed. What is below is from before that.' : `Nothing new comes: ${text}.`);
-  if (!live.state && current && current.gone) current.gone(closed ? 'The store is closed.' : text);
+  if (!live.state) say('');
+  else say(closed ? 'The store is closed. What is below is from before that.' : `Nothing new comes: ${text}.`);
+  if (!live.state && current && current.gone) current.gone(closed ? 'The store is closed.' : `${text[0].toUpperCase()}${text.slice(1)}.`);
   clearTimeout(retry);
   retry = setTimeout(start, closed ? 10000 : 3000);
 }

@@ -7,7 +7,8 @@ import { fileItems } from './files.js';
 export function open(main, _params, live) {
   const verdict = h('section', { class: 'verdict', 'aria-label': 'What to look at' });
   const large = card('Why so large?'), slow = card('Why slow?'), healthy = card('Is it healthy?');
-  main.append(verdict, h('div', { class: 'cards' }, large.el, slow.el, healthy.el));
+  const cards = h('div', { class: 'cards', hidden: !live.state }, large.el, slow.el, healthy.el);
+  main.append(verdict, cards);
   const size = sizeCard(large), speed = speedCard(slow), health = healthCard(healthy, live);
   let files = null, shape = null, timer = 0, over = false;
 
@@ -25,10 +26,11 @@ export function open(main, _params, live) {
   function show() {
     const st = live.state;
     if (!st) return;
+    cards.hidden = false;
     const found = findings(st);
-    put(verdict, found, () => found.length
+    put(verdict, [found, st.mode], () => found.length
       ? found.map(f => h('p', { class: `finding ${f.kind}` }, icon(f.kind), h('span', {}, h('b', {}, f.text), ' ', f.more)))
-      : h('p', { class: 'finding good' }, icon('good'), h('span', {}, h('b', {}, 'Nothing stands out.'), ' The store takes reads and writes, and nothing waits.')));
+      : h('p', { class: 'finding good' }, icon('good'), h('span', {}, h('b', {}, 'Nothing stands out.'), st.mode === 'ReadWrite' ? ' The store takes reads and writes, and nothing waits.' : ' The files can be read, and no damage was met.')));
     size(st, files, shape);
     speed(st, live.points);
     health(st);
@@ -84,7 +86,7 @@ function sizeCard({ body }) {
   body.append(head, bar, legend, h('h3', {}, h('a', { href: '#/files' }, 'The files')), mapBox, notes);
   const map = new Treemap(mapBox, 150, 'Files by size');
   return (st, files, shape) => {
-    const m = st.metrics;
+    const m = st.metrics, follows = st.mode !== 'ReadWrite';
     const tree = m.run + m.segment + m.forwarding;
     const onDisk = files ? Math.max(files.total.bytes, tree) : tree + m.pinned_files;
     const expired = Math.min(m.expired, m.live);
@@ -96,7 +98,7 @@ function sizeCard({ body }) {
       { name: 'Replaced', help: 'and room ahead', kind: 'replaced', size: Math.max(0, m.run + m.segment - m.live - dead) },
       { name: 'Forwarding', help: 'tables of moved values', kind: 'other', size: m.forwarding },
       { name: 'Pinned', help: m.pinned_files > 0 ? `by ${where(st.pinnedBy)}` : 'only open readers need it', kind: 'pinned', size: m.pinned_files },
-      { name: 'Feed and rest', help: 'only Watch reads it', kind: 'feed', size: Math.max(0, onDisk - tree - m.pinned_files) },
+      { name: follows ? 'Journal and rest' : 'Feed and rest', help: follows ? 'not flushed yet' : 'only Watch reads it', kind: 'feed', size: Math.max(0, onDisk - tree - m.pinned_files) },
     ];
     const sum = parts.reduce((a, p) => a + p.size, 0) || 1;
     put(head, [bytes(onDisk), count(m.run_entries + m.memtable_entries)], () => [h('b', {}, bytes(onDisk)), h('span', {}, ` for ${things(m.run_entries + m.memtable_entries, 'entry', 'entries')}, versions and deletes counted`)]);
@@ -111,11 +113,11 @@ function sizeCard({ body }) {
     mapBox.classList.toggle('gone', !files || files.files.length === 0);
     const lines = [];
     if (m.pinned > 0) lines.push(['Pinned', `Version ${whole(m.pinned_version)} is still read by ${where(st.pinnedBy)}. ${m.pinned_time > 0 ? `What it reads was first replaced ${duration(m.pinned_time)} ago.` : 'Nothing that it reads was replaced.'}`, m.pinned_time > 60, st.pinnedBy]);
-    if (shape && shape.versions > 0) lines.push(['History', `${percent(shape.older / Math.max(1, shape.bytes))} of the bytes sampled are older versions, ${percent(shape.deletes / shape.versions)} of the entries are deletes. ${keepsText(st.limits.keeps)}`]);
+    if (shape && shape.versions > 0) lines.push(['History', `${percent(shape.older / Math.max(1, shape.bytes))} of the bytes sampled are older versions, ${percent(shape.deletes / shape.versions)} of the entries are deletes.${follows ? '' : ` ${keepsText(st.limits.keeps)}`}`]);
     if (m.feed > 0) lines.push(['Feed', `${bytes(m.feed)} can be read by Watch, back to ${duration(m.feed_age)} ago; entries may need them, too`]);
     if (m.old_key > 0) lines.push(['Old keys', `${bytes(m.old_key)} are not yet under the current data key`]);
     if (m.compression_in > 0) lines.push(['Compression', `${bytes(m.compression_in)} became ${bytes(m.compression_out)}`]);
-    lines.push(['Memory', `${bytes(m.memory)}${st.limits.memoryLimit > 0 ? ` of at most ${bytes(st.limits.memoryLimit)}` : ''}; ${bytes(m.memtable)} in memtables`]);
+    lines.push(['Memory', `${bytes(m.memory)}${st.limits.memoryLimit > 0 && !follows ? ` of at most ${bytes(st.limits.memoryLimit)}` : ''}; ${bytes(m.memtable)} in memtables`]);
     if (shape && shape.largest.length > 1) lines.push(['Largest', shape.largest.map(k => `${k.name} ${bytes(k.bytes)}`).join(' · ')]);
     put(notes, lines, () => lines.map(([name, text, warn, title]) => h('li', { class: warn ? 'warn' : '', title }, h('b', {}, name), h('span', {}, text))));
   };
@@ -224,9 +226,10 @@ function healthCard({ body }) {
     } else {
       check('none', 'Scrub', 'is off');
     }
-    check(m.last_backup_timestamp > 0 ? 'good' : 'none', 'Backup', m.last_backup_timestamp > 0 ? ago(m.last_backup_timestamp * 1000, now) : 'none by this process since it opened the store');
-    check(m.waiting_work > 0 ? 'warn' : 'good', 'Background', m.waiting_work > 0 ? st.waiting : m.refused_work > 0 ? `nothing waits; ${count(m.refused_work)} runs were refused by the system` : 'nothing waits');
-    check(m.leaked_transactions > 0 ? 'warn' : 'good', 'Leaks', m.leaked_transactions > 0 ? `${things(m.leaked_transactions, 'transaction')} never ended` : 'none found');
+    // What follows is known where the store is written.
+    if (!follows) check(m.last_backup_timestamp > 0 ? 'good' : 'none', 'Backup', m.last_backup_timestamp > 0 ? ago(m.last_backup_timestamp * 1000, now) : 'none by this process since it opened the store');
+    if (!follows) check(m.waiting_work > 0 ? 'warn' : 'good', 'Background', m.waiting_work > 0 ? st.waiting : m.refused_work > 0 ? `nothing waits; ${count(m.refused_work)} runs were refused by the system` : 'nothing waits');
+    if (!follows || m.leaked_transactions > 0) check(m.leaked_transactions > 0 ? 'warn' : 'good', 'Leaks', m.leaked_transactions > 0 ? `${things(m.leaked_transactions, 'transaction')} never ended` : 'none found');
     if (m.dropped_events > 0) check('warn', 'Events', `${count(m.dropped_events)} dropped, as earlier ones took long`);
     if (m.release_failures > 0) check('warn', 'Files', `${count(m.release_failures)} could not be removed; the next open does`);
     const facts = [['Version', whole(m.version)], ['Durability', follows ? 'the writer decides' : st.limits.durability.toLowerCase()],

@@ -22,7 +22,7 @@ export function open(main, params) {
       return;
     }
     const open = k => () => go('sizes', { in: 1, ks: k.name.length ? k.name : null });
-    note.textContent = used.length === 0 ? 'The store is empty.' : `Estimates of keys and values as they are stored. ${p.measured < p.total ? `${whole(p.measured)} of ${whole(p.total)} keyspaces were measured.` : p.total > parts.length ? `The ${parts.length} largest of ${whole(p.total)}.` : ''}`;
+    note.textContent = used.length === 0 ? 'The store is empty.' : `Estimates of keys and values as they are stored. ${p.measured < p.total ? `${whole(p.measured)} of ${whole(p.total)} keyspaces were measured.` : used.length < parts.length ? `${whole(used.length)} of ${whole(p.total)} keyspaces have data.` : p.total > parts.length ? `The ${parts.length} largest of ${whole(p.total)}.` : ''}`;
     const total = used.reduce((a, k) => a + k.size, 0);
     draw(used.map(k => ({ ...k, label: keyspaceName(k.name), show: k.name.length ? key(k.name, 120) : 'default', go: open(k), href: link('sizes', { in: 1, ks: k.name.length ? k.name : null }) })), total);
   }
