@@ -42,6 +42,7 @@ func TestViewsAtAllWidths(t *testing.T) {
 			}
 			tb.until("document.querySelectorAll('.chart path.line').length > 6 && document.querySelectorAll('.treemap .box').length > 3")
 			tb.until("[...document.querySelectorAll('.notes b')].some(e => e.innerText === 'History')")
+			tb.sees("config/lima/00002") // over which commits conflict
 			tb.fits("overview")
 			tb.shoot("overview-" + screen.name)
 			for _, v := range []struct{ name, hash, ready string }{

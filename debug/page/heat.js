@@ -72,7 +72,7 @@ export function open(main, params) {
       if (x < -wide) continue;
       col.rows.forEach((v, i) => {
         if (v <= 0) return;
-        c.fillStyle = colour(Math.log1p(v) / Math.log1p(most), dark.matches);
+        c.fillStyle = colour(Math.sqrt(v / most), dark.matches);
         c.fillRect(x, (rows - 1 - i) * tall, Math.ceil(wide) + 0.5, tall - (tall > 6 ? 1 : 0));
       });
     }

@@ -213,7 +213,7 @@ async function showValue(el, ks, name, version, offset) {
 // asText returns text if all bytes are, but for a rune that is cut at the end.
 export function asText(data) {
   try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(data, { stream: true });
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data, { stream: true });
     return /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(text) ? null : text;
   } catch {
     return null;

@@ -123,6 +123,8 @@ export function base(data) {
 
 // pieces divides bytes into text that can be shown as it is, and escapes. Controls, marks that turn
 // text around, and all that is invisible are escaped, and so is what is not UTF-8.
+// With ignoreBOM a byte order mark stays: it is a character like any other here.
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const shown = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u;
 export function pieces(data) {
   const out = [];
@@ -134,7 +136,7 @@ export function pieces(data) {
   for (let i = 0; i < data.length;) {
     const n = runeLength(data, i);
     if (n > 0) {
-      const text = new TextDecoder().decode(data.subarray(i, i + n));
+      const text = decoder.decode(data.subarray(i, i + n));
       if (text === '\\') push('\\\\', true);
       else if (shown.test(text)) push(text, false);
       else if (n === 1) push(hex(data[i]), true);
@@ -157,7 +159,7 @@ function runeLength(d, i) {
   const n = b >= 0xf0 && b < 0xf5 ? 4 : b >= 0xe0 ? 3 : b >= 0xc2 ? 2 : 0;
   if (n === 0 || b >= 0xf5 || i + n > d.length) return 0;
   try {
-    new TextDecoder('utf-8', { fatal: true }).decode(d.subarray(i, i + n));
+    decoder.decode(d.subarray(i, i + n));
     return n;
   } catch {
     return 0;

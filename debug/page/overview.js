@@ -1,5 +1,5 @@
 // The first screen: why is it so large, why is it slow, is it healthy.
-import { h, put, get, post, bytes, count, whole, duration, percent, ago, things, unbase, keyspaceName, link, failed } from './lib.js';
+import { h, put, get, post, bytes, count, whole, duration, percent, ago, things, unbase, short, keyspaceName } from './lib.js';
 import { Chart } from './chart.js';
 import { Treemap } from './treemap.js';
 import { fileItems } from './files.js';
@@ -10,13 +10,14 @@ export function open(main, _params, live) {
   const cards = h('div', { class: 'cards', hidden: !live.state }, large.el, slow.el, healthy.el);
   main.append(verdict, cards);
   const size = sizeCard(large), speed = speedCard(slow), health = healthCard(healthy, live);
-  let files = null, shape = null, timer = 0, over = false;
+  let files = null, shape = null, conflicts = [], timer = 0, over = false;
 
   // What costs a look at the directory or at keys is asked for rarely.
   async function look() {
     clearTimeout(timer);
     try {
       files = await get('files');
+      if (live.state && live.state.allowed.events) conflicts = (await get('events')).conflicts.slice(0, 3);
       if (!shape) shape = await sampleShape();
       show();
     } catch { /* the stream says what is wrong */ }
@@ -32,7 +33,7 @@ export function open(main, _params, live) {
       ? found.map(f => h('p', { class: `finding ${f.kind}` }, icon(f.kind), h('span', {}, h('b', {}, f.text), ' ', f.more)))
       : h('p', { class: 'finding good' }, icon('good'), h('span', {}, h('b', {}, 'Nothing stands out.'), st.mode === 'ReadWrite' ? ' The store takes reads and writes, and nothing waits.' : ' The files can be read, and no damage was met.')));
     size(st, files, shape);
-    speed(st, live.points);
+    speed(st, live.points, conflicts);
     health(st);
   }
   if (live.state) show();
@@ -175,7 +176,7 @@ function speedCard({ body }) {
   charts[8].el.classList.add('wide');
   const own = new Set([0, 1, 2, 4, 5, 6, 8]); // of a follower these count its own work only
   grid.append(...charts.map(c => c.el));
-  return (st, points) => {
+  return (st, points, conflicts) => {
     const m = st.metrics, l = st.latencies, follows = st.mode !== 'ReadWrite';
     charts.forEach((c, i) => {
       c.el.hidden = follows && own.has(i);
@@ -188,13 +189,20 @@ function speedCard({ body }) {
       lines.push(['Compactions', `${count(m.compactions)}, ${bytes(m.compacted)} written; ${things(m.flushes, 'flush', 'flushes')}, ${things(m.collections, 'collection')}`]);
       lines.push(['Amplification', `${m.write_amplification.toFixed(1)} bytes written to files for each committed; ${m.space_amplification.toFixed(2)} bytes in files for each live`]);
       lines.push(['Long reader', m.pinned_time > 0 ? `for ${duration(m.pinned_time)}: ${where(st.pinnedBy)}` : 'none', m.pinned_time > 60, st.pinnedBy]);
-      lines.push(['Conflicts', m.conflicts + m.retries > 0 ? [`${count(m.conflicts)} commits refused (${percent(m.conflicts / (m.conflicts + m.commits))}), ${count(m.retries)} runs repeated; `, { href: '#/events', text: 'keys' }] : 'none']);
+      lines.push(['Conflicts', m.conflicts + m.retries > 0 ? [`${count(m.conflicts)} commits refused (${percent(m.conflicts / (m.conflicts + m.commits))}), ${count(m.retries)} runs repeated`] : 'none']);
+      if (conflicts.length > 0) lines.push(['Over', [conflicts.map(c => [shortConflict(c), c.count]).map(([name, n]) => `${name} ${count(n)}×`).join(' · '), ' ', { href: '#/events', text: 'all' }]]);
     }
     if (m.watches > 0) lines.push(['Watches', `${things(m.watches, 'Watch', 'Watches')}, the slowest is ${things(m.watch_behind, 'commit')} behind`]);
     if (m.jumped > 0) lines.push(['Scans', `${bytes(m.jumped)} of values were jumped to and are not in key order yet`]);
     if (l.commit_latency && l.commit_latency.count > 0) lines.push(['Since open', `commit ${quantiles(l.commit_latency)}; sync ${quantiles(l.sync_latency)}; read ${quantiles(l.read_latency)}`]);
     put(notes, lines, () => lines.map(([name, text, warn, title]) => h('li', { class: warn ? 'warn' : '', title }, h('b', {}, name), h('span', {}, Array.isArray(text) ? text.map(t => t.href ? h('a', { href: t.href }, t.text) : t) : text))));
   };
+}
+
+// shortConflict names the key or range of a conflict.
+function shortConflict(c) {
+  const ks = unbase(c.keyspace);
+  return `${ks.length ? `${keyspaceName(ks)}: ` : ''}${c.range ? `${short(unbase(c.lower || ''))} …` : short(unbase(c.key))}`;
 }
 
 function quantiles(l) {
