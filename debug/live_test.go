@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -322,5 +325,56 @@ func TestConflictsAreCountedByKey(t *testing.T) {
 	need(t, debug.Handler(db, debug.Events(log)), "events", &p)
 	if len(p.Conflicts) != 100 || unb64(t, p.Conflicts[0].Key) != "hot" || p.Conflicts[0].Count != 3 || p.Missed != 202 {
 		t.Errorf("%d conflicts, first %+v, missed %d", len(p.Conflicts), p.Conflicts[0], p.Missed)
+	}
+}
+
+// Damage is what a verify is for: it is a result with its places, not a failure.
+func TestVerifyTellsDamage(t *testing.T) {
+	dir := t.TempDir()
+	db, err := brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2000 {
+		set(t, db, fmt.Sprintf("k%05d", i), "value")
+	}
+	if err := errors.Join(db.Flush(t.Context()), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "*.run"))
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	data, err := os.ReadFile(runs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 0xff
+	if err := os.WriteFile(runs[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := debug.Handler(openStore(t, brock.Options{Dir: dir}), debug.Actions(), debug.Values())
+	r := httptest.NewRequest(http.MethodPost, "/debug/brock/action?do=verify", nil)
+	r.Header.Set("X-Brock-Action", "1")
+	var res struct {
+		Found    int
+		Problems []struct{ File, Text string }
+	}
+	if status := request(t, h, r, &res); status != http.StatusOK || res.Found == 0 || len(res.Problems) == 0 || !strings.HasSuffix(res.Problems[0].File, ".run") || res.Problems[0].Text == "" {
+		t.Errorf("%d %+v", status, res)
+	}
+	// Answers that meet the damage say so, and none panics.
+	damaged := 0
+	for _, name := range []string{"keys?limit=500", "keys?limit=500&end=last", "sizes", "shape", "history?key=" + b64("k01000"), "value?key=" + b64("k01000")} {
+		var f struct{ Error, Code string }
+		switch status := ask(t, h, name, &f); {
+		case status == http.StatusInternalServerError && f.Code == "damaged":
+			damaged++
+		case status != http.StatusOK:
+			t.Errorf("%s: %d %+v", name, status, f)
+		}
+	}
+	if damaged == 0 {
+		t.Error("no answer has met the damage")
 	}
 }

@@ -99,3 +99,27 @@ func TestDifferenceHasBothSides(t *testing.T) {
 		equal('rows of bytes', diff.hexRows(Uint8Array.from([0x41, 0, 0xff]), 16)[0].replace(/ +/g, ' '), '000010 41 00 ff A··');
 	`)
 }
+
+// What is unusual is said at the head of the page, the worst first.
+func TestFindings(t *testing.T) {
+	tb := open(t, debug.Handler(openStore(t, brock.Options{InMemory: true})), desk)
+	tb.script(`
+		const { findings } = await import('./overview.js');
+		const calm = { run: 1e9, segment: 1e9, forwarding: 0, live: 19e8, damaged_places: 0, disk_free: 1e12, disk_reserve: 1e6, pinned_time: 0, pinned_files: 0, pinned_memory: 0, waiting_work: 0, leaked_transactions: 0 };
+		const says = (metrics, more = {}) => findings({ ...more, metrics: { ...calm, ...metrics } }).map(f => f.kind + ' ' + f.text).join(' ').replace(/\u00a0/g, ' ');
+		equal('calm', says({}), '');
+		equal('stopped', says({}, { stopped: 'fsync failed' }), 'bad Writes have stopped.');
+		equal('loss', says({}, { loss: { version: 1234, damage: 'x' } }).replace('\u2009', ' '), 'bad What was committed after version 1 234 is left out.');
+		equal('damage', says({ damaged_places: 2 }), 'bad 2 damaged places found at rest.');
+		equal('full', says({ disk_free: 1000 }), 'bad The disk is full.');
+		equal('nearly full', says({ disk_free: 3e8 }), 'warn Only 300 MB of disk are left.');
+		equal('disk not known', says({ disk_free: -1 }), '');
+		equal('short reader', says({ pinned_time: 59, pinned_files: 1e9 }), '');
+		equal('long reader', says({ pinned_time: 600, pinned_files: 1e9 }), 'warn A reader keeps old data for 10 min.');
+		equal('waiting', says({ waiting_work: 1 }, { waiting: 'flush: no space' }), 'warn Background work waits.');
+		equal('leak', says({ leaked_transactions: 1 }), 'warn 1 transaction never ended.');
+		equal('garbage', says({ live: 5e8 }), 'warn 75 % of the files is garbage.');
+		equal('small store', says({ run: 1e6, segment: 0, live: 0 }), '');
+		equal('order', says({ leaked_transactions: 3, damaged_places: 1 }), 'bad 1 damaged place found at rest. warn 3 transactions never ended.');
+	`)
+}
