@@ -38,12 +38,12 @@ export class Chart {
   }
 
   draw() {
-    const width = this.el.clientWidth, height = 74, foot = 14;
+    const width = this.el.clientWidth, height = 82, foot = 14, head = 13; // the label of the axis stands above the lines
     if (width < 40) return;
     const { end, seen, high, span } = this.scale();
     const top = this.o.least ? Math.max(this.o.least, high) : high || 1;
     const x = at => width - (end - at) / span * width;
-    const y = v => (height - foot - 3) * (1 - v / (top * 1.04)) + 3;
+    const y = v => (height - foot - head) * (1 - v / top) + head;
     this.x = x;
     this.seen = seen;
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
