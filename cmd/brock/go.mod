@@ -5,6 +5,7 @@ go 1.25.0
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/brockdb/brock v0.0.0
+	github.com/brockdb/brock/debug v0.0.0
 	github.com/brockdb/brock/repository v0.0.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	golang.org/x/term v0.45.0
@@ -21,3 +22,5 @@ require (
 replace github.com/brockdb/brock => ../..
 
 replace github.com/brockdb/brock/repository => ../../repository
+
+replace github.com/brockdb/brock/debug => ../../debug

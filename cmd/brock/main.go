@@ -18,6 +18,7 @@
 //	                      keygen FILE makes one
 //	brock stats DIR       shows what a store holds; --watch shows what it does
 //	brock tree DIR        draws its runs and segments
+//	brock ui DIR          serves a page that shows files, sizes, keys and what goes on
 //	brock bench DIR       measures it with the data that it has
 //	brock inspect PATH    shows what its files are for, or what the bytes of one mean
 //
@@ -54,6 +55,7 @@ type commands struct {
 	Keyspaces    keyspacesCommand    `cmd:"" help:"List, create and drop keyspaces, and change their options."`
 	Stats        statsCommand        `cmd:"" help:"Show what a store holds, and in which files."`
 	Tree         treeCommand         `cmd:"" help:"Draw the runs and segments of a store."`
+	UI           uiCommand           `cmd:"" name:"ui" help:"Serve a page that shows what a store holds and does, also while a program has it open."`
 	Bench        benchCommand        `cmd:"" help:"Measure reads of a store, and writes of its pairs to a scratch store."`
 	Gc           gcCommand           `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
 	Checkpoint   checkpointCommand   `cmd:"" help:"Make a copy of a store in a new directory. Files are shared where that is possible."`
