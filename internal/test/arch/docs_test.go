@@ -224,38 +224,59 @@ func TestByteTablesAreContiguous(t *testing.T) {
 	}
 }
 
-// codeIn names the test file that runs the Go code of a document.
+// codeIn names the test file that runs the Go code of a document. That of a module's README is in some
+// file of the module.
 var codeIn = map[string]string{
 	"README.md":     "readme_test.go",
 	"docs/guide.md": "docs/guide_test.go",
 }
 
 // TestCodeOfDocumentsRuns holds each block of Go code in a document against the
-// test file that runs it: the block stands there as it is, or indented as the
+// file that runs it: the block stands there as it is, or indented as the
 // body of a function.
 func TestCodeOfDocumentsRuns(t *testing.T) {
-	withCode := 0
+	found := map[string]bool{}
 	documents(t, func(name, text string) {
 		blocks := strings.Split(text, "```go\n")[1:]
 		if len(blocks) == 0 {
 			return
 		}
-		withCode++
-		if codeIn[name] == "" {
+		found[name] = true
+		var files []string
+		if file := codeIn[name]; file != "" {
+			files = []string{file}
+		} else if dir := path.Dir(name); dir != "." && dir != "docs" {
+			files = goFiles(t, dir)
+		} else {
 			t.Errorf("%s has Go code: name the test file that runs it in codeIn", name)
 			return
 		}
-		test := unindented(read(t, codeIn[name]))
 		for _, b := range blocks {
 			code, _, _ := strings.Cut(b, "```")
-			if !strings.Contains(test, unindented(code)) {
-				t.Errorf("%s does not run this code of %s:\n%s", codeIn[name], name, code)
+			if !slices.ContainsFunc(files, func(file string) bool { return strings.Contains(unindented(read(t, file)), unindented(code)) }) {
+				t.Errorf("no test runs this code of %s:\n%s", name, code)
 			}
 		}
 	})
-	if withCode != len(codeIn) {
-		t.Errorf("%d documents have Go code, want %d", withCode, len(codeIn))
+	for name := range codeIn {
+		if !found[name] {
+			t.Errorf("%s has no Go code", name)
+		}
 	}
+}
+
+// goFiles returns the Go files of a directory and those below it.
+func goFiles(t *testing.T, dir string) (files []string) {
+	err := fs.WalkDir(os.DirFS(root), dir, func(name string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(name, ".go") {
+			files = append(files, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 var indent = regexp.MustCompile(`(?m)^\t+`)
