@@ -202,7 +202,7 @@ func (c *client) Walk(ctx context.Context, fn storage.WalkFunc) error {
 	if _, writes, err := countOperations(ops); err != nil {
 		return err
 	} else if writes > 0 {
-		if err := c.keyspace.room.admit(c.keyspace, ops); err != nil {
+		if err := c.keyspace.room.admit(ctx, c.keyspace, ops); err != nil {
 			return err
 		}
 	}

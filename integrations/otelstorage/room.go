@@ -28,9 +28,10 @@ type room struct {
 	limit  int64 // Options.DiskLimit; 0 = none
 	margin int64 // bytes that are kept for overwrites
 
-	credit  atomic.Int64 // bytes that may be written until space is measured again
-	refused atomic.Int64 // writes that were refused
-	mu      sync.Mutex   // held over a measurement
+	credit    atomic.Int64 // bytes that may be written until space is measured again
+	unflushed atomic.Int64 // bytes that were written since a flush of room
+	refused   atomic.Int64 // writes that were refused
+	mu        sync.Mutex   // held over a measurement
 
 	reclaiming sync.Mutex // held over a reclaim
 }
@@ -89,7 +90,7 @@ const reclaims = 3
 // which the store finds no space after all, it reclaims some: as they free space in the end, it is
 // better that they wait.
 func (r *room) commit(ctx context.Context, k *keyspace, ops []*storage.Operation, do func() error) error {
-	if err := r.admit(k, ops); err != nil {
+	if err := r.admit(ctx, k, ops); err != nil {
 		return err
 	}
 	err := do()
@@ -112,13 +113,14 @@ func (r *room) reclaim(ctx context.Context) bool {
 }
 
 // admit returns storage.ErrStorageFull if the operations add data and there is no room for that.
-func (r *room) admit(k *keyspace, ops []*storage.Operation) error {
+func (r *room) admit(ctx context.Context, k *keyspace, ops []*storage.Operation) error {
 	var size int64
 	for _, op := range ops {
 		if op.Type == storage.Set {
 			size += int64(len(op.Key) + len(op.Value))
 		}
 	}
+	r.unflushed.Add(size)
 	if size == 0 || r.credit.Add(-size) >= 0 {
 		return nil
 	}
@@ -128,6 +130,14 @@ func (r *room) admit(k *keyspace, ops []*storage.Operation) error {
 		return err
 	}
 	left, err := r.measure()
+	if err == nil && left <= size && r.unflushed.Load() > r.margin {
+		// What is in memory takes its space in the journal, and the space of its flush is reserved, too.
+		r.unflushed.Store(0)
+		if err := r.db.Flush(ctx); err != nil {
+			return translate(err)
+		}
+		left, err = r.measure()
+	}
 	if err != nil || left > size {
 		return err
 	}

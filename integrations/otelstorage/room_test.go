@@ -66,6 +66,9 @@ func (q *queue) fill(t *testing.T, most int) error {
 func TestFullQueueDrains(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{100, 1000, 20_000} {
+		if testing.Short() && size == 100 {
+			continue // many items
+		}
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			t.Parallel()
 			disk := vfs.NewMem()
@@ -80,7 +83,7 @@ func TestFullQueueDrains(t *testing.T) {
 func TestFullDiskDrains(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewMem()
-	const capacity = 256 << 20
+	const capacity = 160 << 20
 	disk.SetCapacity(capacity)
 	host := newStatusHost()
 	s := startOn(t, testConfig("/storage", func(c *Config) { c.MemoryLimitMiB = 8 }), disk, host)
@@ -92,7 +95,7 @@ func testFullQueue(t *testing.T, s *brockStorage, disk *vfs.Mem, size int, limit
 		return bytes.Repeat([]byte(strconv.Itoa(n)+" "), size/(len(strconv.Itoa(n))+1)+1)
 	}}
 	var first int
-	for round := range 3 {
+	for round := range 2 {
 		err := q.fill(t, int(limit)/size)
 		if !errors.Is(err, storage.ErrStorageFull) {
 			t.Fatalf("round %d: the storage is full: %v", round, err)
