@@ -130,24 +130,42 @@ func (s *brockStorage) openStore(ctx context.Context, o brock.Options) (*brock.D
 	return db, err
 }
 
-// recreateStore moves the damaged store aside, and makes a new one of what can still be proved.
-// It returns with no store in o.Dir after an error, except if the damaged one could not be moved.
+// recreateStore moves the damaged store aside, and puts a new one in its place, of what can still be
+// proved. If nothing can, there is no store in o.Dir when it returns nil. After an error or a crash
+// the damaged store is where it was, except where a system can't exchange directories.
 func (s *brockStorage) recreateStore(ctx context.Context, o brock.Options, damage error) error {
-	aside := o.Dir + "." + time.Now().UTC().Format("20060102T150405.000Z0700") + ".damaged"
-	if err := os.Rename(o.Dir, aside); err != nil {
-		return errors.Join(damage, fmt.Errorf("move the damaged store aside: %w", err))
-	}
-	from := o
-	from.Dir = aside
-	summary, err := brock.Salvage(ctx, from, o, nil)
+	base := o.Dir + "." + time.Now().UTC().Format("20060102T150405.000Z0700")
+	aside, fresh := base+".damaged", base+".salvaged"
 	log := s.set.Logger.With(zap.String("directory", o.Dir), zap.String("damaged", aside), zap.NamedError("damage", damage))
-	if err != nil {
-		// Nothing that can be read is left. The next Open creates an empty store.
-		log.Error("The store is damaged. A new, empty one takes its place.", zap.Error(err))
-		return nil
+	to := o
+	to.Dir = fresh
+	summary, err := brock.Salvage(ctx, o, to, nil)
+	switch {
+	case ctx.Err() != nil || isFull(err):
+		// Later there may be more to salvage.
+		return errors.Join(damage, fmt.Errorf("salvage the store: %w", err))
+	case err != nil:
+		log.Error("The store is damaged, and nothing can be salvaged. An empty one takes its place.", zap.Error(err))
+		return moveStore(o.Dir, aside, damage)
 	}
 	log.Warn("The store is damaged. A new one has what could be salvaged.",
-		zap.Strings("storages", summary.Keyspaces), zap.Uint64("keys", summary.Keys), zap.Uint64("keysFound", summary.Found), zap.Int("losses", summary.Losses))
+		zap.Strings("storages", summary.Keyspaces), zap.Uint64("keys", summary.Keys),
+		zap.Uint64("found", summary.Found), zap.Int("losses", summary.Losses))
+	if err := brock.Replace(o.Dir, fresh); err == nil {
+		return moveStore(fresh, aside, damage)
+	}
+	// In two steps: not all systems can exchange directories, and SUPER may be missing.
+	if err := moveStore(o.Dir, aside, damage); err != nil {
+		return err
+	}
+	return moveStore(fresh, o.Dir, damage)
+}
+
+// moveStore renames the directory of a store.
+func moveStore(from, to string, damage error) error {
+	if err := os.Rename(from, to); err != nil {
+		return errors.Join(damage, fmt.Errorf("replace the damaged store: %w", err))
+	}
 	return nil
 }
 

@@ -299,6 +299,9 @@ func TestRecreate(t *testing.T) {
 	if aside, err := filepath.Glob(store + ".*.damaged/MANIFEST*"); err != nil || len(aside) != 1 {
 		t.Fatalf("the damaged store is not there: %v, %v", aside, err)
 	}
+	if all, err := filepath.Glob(store + "*"); err != nil || len(all) != 2 {
+		t.Fatalf("more than two stores are left: %v, %v", all, err)
+	}
 }
 
 // damageLargest changes a byte in the first half of what the largest file of a directory holds.

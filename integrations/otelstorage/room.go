@@ -147,24 +147,28 @@ func (r *room) admit(ctx context.Context, k *keyspace, ops []*storage.Operation)
 
 // addsData reports whether operations make a new key or let a value grow, and free less than that.
 func addsData(k *keyspace, ops []*storage.Operation) (bool, error) {
+	// Of several writes to a key the last one stays.
+	last := make(map[string]*storage.Operation, len(ops))
+	for _, op := range ops {
+		if op.Type != storage.Get {
+			last[op.Key] = op
+		}
+	}
 	var growth int64
 	created := false
 	err := k.View(func(txn *brock.Txn) error {
-		for _, op := range ops {
-			if op.Type == storage.Get {
-				continue
-			}
-			item, err := txn.Get([]byte(op.Key))
+		for key, op := range last {
+			item, err := txn.Get([]byte(key))
 			switch {
 			case err == nil:
-				growth -= int64(len(op.Key)) + item.ValueSize()
+				growth -= int64(len(key)) + item.ValueSize()
 			case !errors.Is(err, brock.ErrKeyNotFound):
 				return err
 			case op.Type == storage.Set:
 				created = true
 			}
 			if op.Type == storage.Set {
-				growth += int64(len(op.Key) + len(op.Value))
+				growth += int64(len(key) + len(op.Value))
 			}
 		}
 		return nil

@@ -60,6 +60,33 @@ func (q *queue) fill(t *testing.T, most int) error {
 	return nil
 }
 
+func TestAddsData(t *testing.T) {
+	t.Parallel()
+	s := start(t, testConfig(t.TempDir()))
+	c := getClient(t, s, "logs").(*client)
+	set(t, c, "old", string(make([]byte, 1000)))
+	put := func(key string, size int) *storage.Operation { return storage.SetOperation(key, make([]byte, size)) }
+	for _, test := range []struct {
+		want bool
+		ops  []*storage.Operation
+	}{
+		{false, []*storage.Operation{storage.DeleteOperation("old"), storage.DeleteOperation("none")}},
+		{false, []*storage.Operation{put("old", 1000), storage.GetOperation("new")}},
+		{false, []*storage.Operation{put("old", 1000+overwriteSlop)}},
+		{true, []*storage.Operation{put("old", 1001+overwriteSlop)}},
+		{true, []*storage.Operation{put("new", 0)}},
+		{true, []*storage.Operation{put("old", 1000), put("new", 1)}},
+		{false, []*storage.Operation{put("new", 1000), storage.DeleteOperation("old")}},
+		{true, []*storage.Operation{put("new", 1001), storage.DeleteOperation("old")}},
+		{false, []*storage.Operation{put("new", 5000), storage.DeleteOperation("new")}},
+		{true, []*storage.Operation{storage.DeleteOperation("old"), put("old", 1001+overwriteSlop)}},
+	} {
+		if got, err := addsData(c.keyspace, test.ops); got != test.want || err != nil {
+			t.Errorf("%v: %t, %v", test.ops, got, err)
+		}
+	}
+}
+
 // A queue that has filled the storage up to its limit can be drained: each take overwrites the
 // metadata, which must not be refused. Then there is room again. So it is with items of any size,
 // round after round.
