@@ -110,7 +110,8 @@ func (s *brockStorage) storeOptions(host component.Host) brock.Options {
 	}
 	o.Events.DiskSpace = func(i brock.DiskSpaceInfo) {
 		if i.Full {
-			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(fmt.Errorf("%w: %w", storage.ErrStorageFull, i.Err)))
+			err := fmt.Errorf("%w: %w", storage.ErrStorageFull, i.Err)
+			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		} else {
 			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
 		}
@@ -227,7 +228,9 @@ func (s *brockStorage) Shutdown(context.Context) error {
 // GetClient returns a client for the storage of this name that a component has. Clients for the
 // same storage share what is in it, also those of an earlier process. The extension must be
 // started. storage.ErrStorageFull says that there is no room for a new storage.
-func (s *brockStorage) GetClient(ctx context.Context, kind component.Kind, id component.ID, storageName string) (storage.Client, error) {
+func (s *brockStorage) GetClient(
+	ctx context.Context, kind component.Kind, id component.ID, storageName string,
+) (storage.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

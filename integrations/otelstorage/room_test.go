@@ -138,7 +138,8 @@ func testFullQueue(t *testing.T, s *brockStorage, disk *vfs.Mem, size int, limit
 			t.Fatalf("round %d: %d bytes are used, and %d may be", round, used, limit)
 		}
 		// An item in the place of one that is deleted needs no more room.
-		if err := q.c.Batch(t.Context(), storage.DeleteOperation(strconv.Itoa(q.next-1)), storage.SetOperation(strconv.Itoa(q.next-1), q.item(q.next-1))); err != nil {
+		last := strconv.Itoa(q.next - 1)
+		if err := q.c.Batch(t.Context(), storage.DeleteOperation(last), storage.SetOperation(last, q.item(q.next-1))); err != nil {
 			t.Fatalf("round %d: a delete and a set: %v", round, err)
 		}
 		for q.first < q.next {

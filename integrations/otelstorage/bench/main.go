@@ -135,7 +135,11 @@ func runProcess(s settings, memory int64) (r result, err error) {
 func printTable(names []string, results []result, s settings) {
 	const mb = 1e6
 	fmt.Printf("\n%d items of %d KB, synced: %t\n", s.Items, s.Size>>10, s.Synced)
-	fmt.Printf("%-14s %9s %9s %9s %9s %9s %9s %9s %9s %9s\n", "", "fill/s", "last 1/10", "put+take", "drain/s", "last 1/10", "anon MB", "full MB", "empty MB", "rest MB")
+	fmt.Printf("%-14s", "")
+	for _, column := range []string{"fill/s", "last 1/10", "put+take", "drain/s", "last 1/10", "anon MB", "full MB", "empty MB", "rest MB"} {
+		fmt.Printf(" %9s", column)
+	}
+	fmt.Println()
 	row := func(r result) []float64 {
 		return []float64{mean(r.Fill), r.Fill[tenths-1], r.Both, mean(r.Drain), r.Drain[tenths-1],
 			float64(r.Anon) / mb, float64(r.Full) / mb, float64(r.Drained) / mb, float64(r.AtRest) / mb}
