@@ -296,7 +296,7 @@ func diskUse(t *testing.T, directory string) (total int64) {
 // Everything that the collector has accepted arrives, although the backend is away, and the
 // collector is killed while it receives and sends. Then the disk space comes back.
 func TestNothingIsLost(t *testing.T) {
-	const records, size = 10, 1000 // of a request
+	const records, size = 10, 10_000 // of a request
 	directory := filepath.Join(t.TempDir(), "storage")
 	b := newBackend(t)
 	b.setAway(true)
@@ -352,7 +352,11 @@ func TestNothingIsLost(t *testing.T) {
 		}
 		return true
 	})
-	eventually(t, "disk space comes back", func() bool { return diskUse(t, directory) < full/4 })
+	// A store at rest may keep 64 MB of garbage (docs/guarantees.md).
+	if full < 90<<20 {
+		t.Fatalf("the full queue had %d bytes", full)
+	}
+	eventually(t, "disk space comes back", func() bool { return diskUse(t, directory) < 65<<20 })
 	c.stop(t)
 	if strings.Contains(c.log.String(), "error") {
 		t.Errorf("the collector that was not killed printed an error:\n%s", c.log)
