@@ -1,0 +1,178 @@
+// Command bench compares brock_storage with file_storage, which has a bbolt file for each client,
+// under a persistent queue: it fills the queue, puts and takes at that length, drains it, and says
+// how fast each tenth of that was, how much memory it took, and how large the files are.
+//
+//	go run . -gb 1
+//	go run . -gb 20 -memory 2048    # 20 GB in a cgroup of 2 GB, as root
+//
+// Each run is a process of its own, which does what exporterhelper's queue does with its storage:
+// one batch at a time, under a lock. A put writes the item and the metadata, a take writes the
+// metadata and reads the item, and when the item is sent, a batch writes the metadata and deletes it.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// settings are those of one run, which is a child process.
+type settings struct {
+	Store  string // brock or file_storage
+	Dir    string // of the files; empty at first
+	Size   int    // of an item, in bytes
+	Items  int    // length of the queue when it is full
+	Limit  int64  // memory_limit_mib of brock
+	Synced bool   // each batch is synced
+	Rested int    // seconds of rest at the end, for work in the background
+}
+
+// result is what a child prints, as JSON.
+type result struct {
+	Fill, Drain [tenths]float64 // items a second, in each tenth
+	Both        float64         // items a second, put and taken with a full queue
+	Anon, RSS   int64           // greatest memory, in bytes
+	Full        int64           // bytes of files when the queue is full
+	Drained     int64           // when it is empty
+	AtRest      int64           // and after the rest
+}
+
+// tenths are the parts of a fill and a drain that are timed.
+const tenths = 10
+
+func main() {
+	gb := flag.Float64("gb", 1, "size of the full queue, in `GB`")
+	sizes := flag.String("sizes", "1,10,100", "sizes of an item, in `KB`")
+	stores := flag.String("stores", "brock,file_storage", "storages, the first one is compared with the others")
+	memory := flag.Int64("memory", 0, "size of the cgroup of each run, in `MiB`; 0 = no cgroup; needs root")
+	limit := flag.Int64("limit", 64, "memory_limit_mib of brock")
+	synced := flag.Bool("synced", false, "sync each batch: durability synced, and fsync true")
+	rested := flag.Int("rest", 15, "`seconds` of rest at the end")
+	dir := flag.String("dir", "", "directory for files; default: a temporary one")
+	child := flag.String("child", "", "used by the program itself")
+	flag.Parse()
+	if *child != "" {
+		exit(runChild(*child))
+	}
+	exit(compare(*gb, *sizes, *stores, *memory, *dir, settings{Limit: *limit, Synced: *synced, Rested: *rested}))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// compare runs all storages with all sizes and prints a table for each size.
+func compare(gb float64, sizes, stores string, memory int64, dir string, s settings) (err error) {
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "otelstorage"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	}
+	for _, text := range strings.Split(sizes, ",") {
+		kb, err := strconv.Atoi(text)
+		if err != nil || kb < 1 {
+			return fmt.Errorf("size %q: %w", text, errors.Join(err, strconv.ErrRange))
+		}
+		s.Size = kb << 10
+		s.Items = max(int(gb*1e9)/s.Size/tenths*tenths, tenths)
+		names := strings.Split(stores, ",")
+		results := make([]result, len(names))
+		for i, name := range names {
+			s.Store, s.Dir = name, filepath.Join(dir, name+"-"+text)
+			if results[i], err = runProcess(s, memory); err != nil {
+				return fmt.Errorf("%s with items of %d KB: %w", name, kb, err)
+			}
+		}
+		printTable(names, results, s)
+	}
+	return nil
+}
+
+// runProcess runs a child, in a cgroup of so many MiB if memory is not 0.
+func runProcess(s settings, memory int64) (r result, err error) {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(s.Dir)) }()
+	text, err := json.Marshal(s)
+	if err != nil {
+		return r, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return r, err
+	}
+	cmd := exec.Command(self, "-child", string(text))
+	cmd.Stderr = os.Stderr
+	if memory > 0 {
+		group, err := newGroup(memory << 20)
+		if err != nil {
+			return r, err
+		}
+		defer group.remove()
+		cmd.Env = append(os.Environ(), groupVariable+"="+group.procs())
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(out, &r)
+}
+
+// printTable prints the results of one size, a line for each storage, and then the ratios of the
+// first storage to each other: above 1, the first one is better.
+func printTable(names []string, results []result, s settings) {
+	const mb = 1e6
+	fmt.Printf("\n%d items of %d KB, synced: %t\n", s.Items, s.Size>>10, s.Synced)
+	fmt.Printf("%-14s", "")
+	for _, column := range []string{"fill/s", "last 1/10", "put+take", "drain/s", "last 1/10", "anon MB", "full MB", "empty MB", "rest MB"} {
+		fmt.Printf(" %9s", column)
+	}
+	fmt.Println()
+	row := func(r result) []float64 {
+		return []float64{mean(r.Fill), r.Fill[tenths-1], r.Both, mean(r.Drain), r.Drain[tenths-1],
+			float64(r.Anon) / mb, float64(r.Full) / mb, float64(r.Drained) / mb, float64(r.AtRest) / mb}
+	}
+	for i, name := range names {
+		fmt.Printf("%-14s", name)
+		for _, v := range row(results[i]) {
+			fmt.Printf(" %9.0f", v)
+		}
+		fmt.Println()
+	}
+	for i := 1; i < len(names); i++ {
+		fmt.Printf("%-14s", "ratio")
+		first, other := row(results[0]), row(results[i])
+		for j := range first {
+			ratio := first[j] / other[j]
+			if j > 4 { // of memory and disk, less is better
+				ratio = 1 / ratio
+			}
+			fmt.Printf(" %9.2f", ratio)
+		}
+		fmt.Println()
+	}
+	for i, name := range names {
+		fmt.Printf("%-14s fill/s, by tenths:  %6.0f\n%-14s drain/s, by tenths: %6.0f\n", name, results[i].Fill, "", results[i].Drain)
+	}
+}
+
+// mean is the rate of all tenths, which have as many items each.
+func mean(rates [tenths]float64) float64 {
+	var time float64
+	for _, r := range rates {
+		time += 1 / r
+	}
+	return tenths / time
+}

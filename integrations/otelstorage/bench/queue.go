@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/extension"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+
+	"github.com/brockdb/brock/integrations/otelstorage"
+)
+
+// openStorage opens the storage of a run, with the defaults of a collector's configuration.
+func openStorage(ctx context.Context, s settings) (extension.Extension, storage.Client, error) {
+	var f extension.Factory
+	var cfg component.Config
+	switch s.Store {
+	case "brock":
+		f = otelstorage.NewFactory()
+		c := f.CreateDefaultConfig().(*otelstorage.Config)
+		c.Directory, c.MemoryLimitMiB = s.Dir, s.Limit
+		if s.Synced {
+			c.Durability = "synced"
+		}
+		cfg = c
+	case "file_storage", "file_storage_rebound":
+		f = filestorage.NewFactory()
+		c := f.CreateDefaultConfig().(*filestorage.Config)
+		c.Directory, c.FSync = s.Dir, s.Synced
+		c.Compaction.Directory, c.Compaction.OnRebound = s.Dir, s.Store != "file_storage"
+		cfg = c
+	default:
+		return nil, nil, fmt.Errorf("there is no storage %q", s.Store)
+	}
+	ext, err := f.Create(ctx, extensiontest.NewNopSettings(f.Type()), cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := ext.Start(ctx, componenttest.NewNopHost()); err != nil {
+		return nil, nil, err
+	}
+	client, err := ext.(storage.Extension).GetClient(ctx, component.KindExporter, component.MustNewID("otlp"), "logs")
+	return ext, client, err
+}
+
+// runChild does one run and prints its result.
+func runChild(text string) error {
+	var s settings
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return err
+	}
+	if err := joinGroup(); err != nil {
+		return err
+	}
+	r, err := run(s)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// run does one run.
+func run(s settings) (r result, err error) {
+	ctx := context.Background()
+	ext, client, err := openStorage(ctx, s)
+	if err != nil {
+		return r, err
+	}
+	memory := watchMemory()
+	q := newQueue(client, s.Size)
+	if r.Fill, err = timeTenths(s.Items, func() error { return q.put(ctx) }); err != nil {
+		return r, err
+	}
+	r.Full = diskUse(s.Dir)
+	both, err := timeTenths(s.Items/tenths, func() error { return errors.Join(q.put(ctx), q.take(ctx)) })
+	if err != nil {
+		return r, err
+	}
+	r.Both = mean(both)
+	if r.Drain, err = timeTenths(s.Items, func() error { return q.take(ctx) }); err != nil {
+		return r, err
+	}
+	r.Drained = diskUse(s.Dir)
+	time.Sleep(time.Duration(s.Rested) * time.Second)
+	r.AtRest = diskUse(s.Dir)
+	r.Anon, r.RSS = memory()
+	return r, errors.Join(client.Close(ctx), ext.Shutdown(ctx))
+}
+
+// timeTenths does something n times, and returns how often a second it was done in each tenth.
+func timeTenths(n int, do func() error) (rates [tenths]float64, err error) {
+	for i := range rates {
+		begin := time.Now()
+		part := max(n/tenths, 1)
+		for range part {
+			if err := do(); err != nil {
+				return rates, err
+			}
+		}
+		rates[i] = float64(part) / time.Since(begin).Seconds()
+	}
+	return rates, nil
+}
+
+// queue does with its client what the persistent queue of exporterhelper does.
+type queue struct {
+	client      storage.Client
+	size        int
+	pool        []byte // random bytes, of which items are parts
+	random      *rand.Rand
+	read, write uint64
+	meta        []byte
+}
+
+func newQueue(client storage.Client, size int) *queue {
+	q := &queue{client: client, size: size, random: rand.New(rand.NewPCG(1, 2)), pool: make([]byte, 1<<20+size)}
+	for i := 0; i+8 <= len(q.pool); i += 8 {
+		binary.LittleEndian.PutUint64(q.pool[i:], q.random.Uint64())
+	}
+	return q
+}
+
+// metadata is about as long as that of exporterhelper: indexes, sizes, and the item in flight.
+func (q *queue) metadata() *storage.Operation {
+	q.meta = q.meta[:0]
+	for _, n := range []uint64{q.read, q.write, q.write - q.read, (q.write - q.read) * uint64(q.size), q.read} {
+		q.meta = binary.AppendUvarint(append(q.meta, 8), n)
+	}
+	return storage.SetOperation("qmv0", q.meta)
+}
+
+// put puts an item that begins with its number.
+func (q *queue) put(ctx context.Context) error {
+	at := q.random.IntN(1 << 20)
+	item := q.pool[at : at+q.size]
+	binary.LittleEndian.PutUint64(item, q.write)
+	q.write++
+	return q.client.Batch(ctx, q.metadata(), storage.SetOperation(key(q.write-1), item))
+}
+
+// take takes the next item and deletes it.
+func (q *queue) take(ctx context.Context) error {
+	get := storage.GetOperation(key(q.read))
+	q.read++
+	if err := q.client.Batch(ctx, q.metadata(), get); err != nil {
+		return err
+	}
+	if len(get.Value) != q.size || binary.LittleEndian.Uint64(get.Value) != q.read-1 {
+		return fmt.Errorf("item %d has %d bytes", q.read-1, len(get.Value))
+	}
+	return q.client.Batch(ctx, q.metadata(), storage.DeleteOperation(key(q.read-1)))
+}
+
+func key(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// diskUse returns the bytes of the files in a directory.
+func diskUse(dir string) (total int64) {
+	// A file may be gone since its directory was read.
+	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			if info, err := entry.Info(); err == nil {
+				total += info.Size()
+			}
+		}
+		return nil
+	})
+	return total
+}
+
+// watchMemory looks at the memory of the process until the function that it returns is called.
+// That returns the greatest anonymous memory, and the greatest with mapped files.
+func watchMemory() func() (anon, rss int64) {
+	var anon, rss atomic.Int64
+	done, ended := make(chan struct{}), make(chan struct{})
+	look := func() {
+		status, err := os.ReadFile("/proc/self/status")
+		if err != nil {
+			return // not Linux
+		}
+		anon.Store(max(anon.Load(), field(string(status), "RssAnon:")))
+		rss.Store(max(rss.Load(), field(string(status), "VmRSS:")))
+	}
+	go func() {
+		defer close(ended)
+		for {
+			look()
+			select {
+			case <-done:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	return func() (int64, int64) {
+		close(done)
+		<-ended
+		return anon.Load(), rss.Load()
+	}
+}
+
+// field returns a field of /proc/self/status in bytes.
+func field(status, name string) (bytes int64) {
+	_, line, _ := strings.Cut(status, name)
+	if _, err := fmt.Sscan(line, &bytes); err != nil {
+		return 0
+	}
+	return bytes << 10
+}

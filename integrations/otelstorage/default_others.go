@@ -1,0 +1,5 @@
+//go:build !windows
+
+package otelstorage
+
+func defaultDirectory() string { return "/var/lib/otelcol/" + typeName }
