@@ -65,6 +65,23 @@ func (t *Txn) findOwn(key []byte) (*Entry, error) {
 	return nil, nil
 }
 
+// hadOwn reports whether the transaction had written key when the undo log had from records.
+func (t *Txn) hadOwn(key []byte, from int) (bool, error) {
+	if u := t.undo; u != nil {
+		if i, ok := u.last[string(key)]; ok && i >= from {
+			for _, r := range u.log[from:] {
+				if r.key == string(key) {
+					return r.own != nil, nil
+				}
+			}
+		}
+	}
+	for item, err := range t.versionsOf(key, true) {
+		return err == nil && item.Version() == 0, err
+	}
+	return false, nil
+}
+
 // versionsOf yields the versions of key, the transaction's own write first. It does not count as a read.
 func (t *Txn) versionsOf(key []byte, keysOnly bool) func(yield func(*brock.Item, error) bool) {
 	return t.brock.Items(brock.IteratorOptions{
