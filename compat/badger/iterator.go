@@ -148,7 +148,9 @@ func (it *Iterator) Close() {
 	it.closed, it.at, it.src = true, nil, nil
 	if it.under != nil {
 		_ = it.under.Close() // its error is known, as each move asks for it
-		it.leave()
+		if it.txn.update { // else other iterators of the transaction may be on other goroutines
+			it.leave()
+		}
 	}
 }
 
