@@ -1,0 +1,69 @@
+package main
+
+// program is one that uses Badger.
+type program struct {
+	name     string
+	module   string // its path
+	version  string // on the proxy
+	dir      string // of the module in its repository; empty is the root
+	packages []string
+	flags    []string          // for go test
+	rewrite  map[string]string // import paths to replace, for programs of an older Badger
+	differs  map[string]string // tests that fail here for a reason that the README names
+}
+
+const badgerPath = "github.com/dgraph-io/badger/v4"
+
+// programs are those whose tests need nothing but Go.
+var programs = []program{
+	{
+		name: "badgerhold", module: "github.com/timshannon/badgerhold/v4", version: "v4.0.3",
+		packages: []string{"."},
+	},
+	{
+		name: "opa", module: "github.com/open-policy-agent/opa", version: "v1.22.3",
+		packages: []string{"./v1/storage/disk/..."},
+	},
+	{
+		name: "jaeger", module: "github.com/jaegertracing/jaeger", version: "v1.76.0",
+		packages: []string{"./internal/storage/v1/badger/..."},
+	},
+	{
+		name: "mochi-mqtt", module: "github.com/mochi-mqtt/server/v2", version: "v2.7.9",
+		packages: []string{"./hooks/storage/badger/..."},
+	},
+	{
+		name: "nosql", module: "github.com/smallstep/nosql", version: "v0.8.0",
+		packages: []string{"./...", "./badger/..."},
+		rewrite:  map[string]string{"github.com/dgraph-io/badger/v2": badgerPath},
+	},
+	{
+		name: "go-ds-badger4", module: "github.com/ipfs/go-ds-badger4", packages: []string{"./..."},
+	},
+	{
+		name: "clover", module: "github.com/ostafen/clover/v2", packages: []string{"./..."},
+	},
+	{
+		name: "gokv", module: "github.com/philippgille/gokv/badgerdb", dir: "badgerdb",
+		packages: []string{"./..."},
+	},
+	{
+		name: "cometbft-db", module: "github.com/cometbft/cometbft-db", packages: []string{"./..."},
+		flags: []string{"-tags", "badgerdb"},
+	},
+	{
+		name: "corekv", module: "github.com/sourcenetwork/corekv", packages: []string{"./..."},
+	},
+	{
+		name: "raft-badger", module: "github.com/rfyiamcool/raft-badger", packages: []string{"./..."},
+		rewrite: map[string]string{"github.com/dgraph-io/badger/v3": badgerPath},
+	},
+	{
+		name: "dgraph-raftwal", module: "github.com/dgraph-io/dgraph/v25",
+		packages: []string{"./raftwal/...", "./posting/..."},
+	},
+	{
+		name: "oasis-mkvs", module: "github.com/oasisprotocol/oasis-core/go", dir: "go",
+		packages: []string{"./storage/mkvs/..."},
+	},
+}
