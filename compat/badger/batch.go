@@ -194,6 +194,10 @@ func (wb *WriteBatch) commit() error {
 	if wb.count == 0 || wb.err != nil {
 		return wb.err
 	}
+	if wb.db.IsClosed() { // Close may wait for Subscribes yet
+		wb.err = ErrBlockedWrites
+		return wb.err
+	}
 	var err error
 	if w := wb.versions; w != nil {
 		// It has read nothing, so this only notes what it writes.

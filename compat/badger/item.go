@@ -139,7 +139,7 @@ func (item *Item) ValueSize() int64 {
 // UserMeta returns the byte that the application has stored with the entry.
 func (item *Item) UserMeta() byte {
 	if item.fixed || item.source == nil {
-		item.readHeader()
+		item.needHeader()
 		return item.userMeta
 	}
 	return item.source.Meta()
@@ -148,7 +148,7 @@ func (item *Item) UserMeta() byte {
 // ExpiresAt returns when the item expires, as Unix time in seconds; 0 is never.
 func (item *Item) ExpiresAt() uint64 {
 	if item.fixed || item.source == nil {
-		item.readHeader()
+		item.needHeader()
 		return item.expiresAt
 	}
 	at := item.source.ExpiresAt()

@@ -148,7 +148,9 @@ func (it *Iterator) Close() {
 	it.closed, it.at, it.src = true, nil, nil
 	if it.under != nil {
 		_ = it.under.Close() // its error is known, as each move asks for it
-		it.leave()
+		if it.txn.update { // else other iterators of the transaction may be on other goroutines
+			it.leave()
+		}
 	}
 }
 
@@ -244,7 +246,7 @@ func (it *Iterator) settle() {
 			it.noteEnd()
 			return
 		}
-		if !it.hides(it.at.Key()) {
+		if !it.hides(it.at.Key()) && !it.isCovered() {
 			return
 		}
 		if it.src == nil {
@@ -261,6 +263,21 @@ func (it *Iterator) hides(key []byte) bool {
 		return !it.opt.InternalAccess
 	}
 	return it.txn.db.checkBanned(key) != nil
+}
+
+// isCovered reports whether it is at the version that the transaction reads, and the transaction has
+// written the key: of two versions of one number Badger shows one.
+func (it *Iterator) isCovered() bool {
+	t := it.txn
+	if !it.opt.AllVersions || t.writes == 0 || t.readTs == 0 || it.at != &it.item || it.item.source.Version() != t.readTs {
+		return false
+	}
+	own, err := t.hadOwn(it.item.Key(), it.undoFrom)
+	if err != nil {
+		it.error = readError(err)
+		t.fail(it.error)
+	}
+	return own
 }
 
 // noteEnd notes why the source has ended, if that was early.

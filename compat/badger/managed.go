@@ -153,6 +153,11 @@ func (t *Txn) getVersion(key []byte) (*Item, error) {
 	if err := item.setVersion(found, nil); err != nil {
 		return nil, err
 	}
+	if item.flags&flagExpires != 0 {
+		if err := item.readHeader(); err != nil {
+			return nil, err
+		}
+	}
 	if item.IsDeletedOrExpired() {
 		return nil, ErrKeyNotFound
 	}
@@ -186,24 +191,28 @@ func (item *Item) setVersion(source *brock.Item, scratch []byte) error {
 }
 
 // readHeader reads what stands in front of the value, unless it is known. Few versions have that.
-func (item *Item) readHeader() {
+func (item *Item) readHeader() error {
 	if item.known || !item.fixed {
-		return
+		return nil
 	}
-	item.known = true
-	if item.flags&(flagExpires|flagUserMeta) == 0 {
-		return
-	}
-	value, err := item.source.Value()
-	ok := true
-	if err == nil {
+	if item.flags&(flagExpires|flagUserMeta) != 0 {
+		value, err := item.source.Value()
+		if err != nil {
+			return readError(err)
+		}
+		var ok bool
 		if item.expiresAt, item.userMeta, ok = parseHeader(item.flags, value); !ok {
-			err = errCutVersion
+			return errCutVersion
 		}
 	}
-	if err != nil {
-		item.known = false
-		item.txn.fail(readError(err)) // no caller of this gets an error
+	item.known = true
+	return nil
+}
+
+// needHeader is readHeader for methods that can't return an error: the transaction does.
+func (item *Item) needHeader() {
+	if err := item.readHeader(); err != nil {
+		item.txn.fail(err)
 	}
 }
 
@@ -298,16 +307,11 @@ func (db *DB) sweep() error {
 	s := sweeper{discardTs: discardTs, keep: max(db.opt.NumVersionsToKeep, 1), batch: db.data.NewBatch()}
 	return db.data.View(func(txn *brock.Txn) error {
 		var item Item
-		owner := Txn{db: db, brock: txn}
-		item.txn = &owner
 		for source, err := range txn.Items(brock.IteratorOptions{KeysOnly: true}) {
 			if err != nil {
 				return err
 			}
 			if err := s.visit(source, &item); err != nil {
-				return err
-			}
-			if err := owner.failure(); err != nil {
 				return err
 			}
 		}
@@ -346,6 +350,9 @@ func (s *sweeper) visit(source *brock.Item, item *Item) error {
 	}
 	if !s.ended {
 		if err := item.setVersion(source, nil); err != nil {
+			return err
+		}
+		if err := item.readHeader(); err != nil {
 			return err
 		}
 		gone := item.IsDeletedOrExpired()

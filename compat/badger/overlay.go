@@ -65,6 +65,23 @@ func (t *Txn) findOwn(key []byte) (*Entry, error) {
 	return nil, nil
 }
 
+// hadOwn reports whether the transaction had written key when the undo log had from records.
+func (t *Txn) hadOwn(key []byte, from int) (bool, error) {
+	if u := t.undo; u != nil {
+		if i, ok := u.last[string(key)]; ok && i >= from {
+			for _, r := range u.log[from:] {
+				if r.key == string(key) {
+					return r.own != nil, nil
+				}
+			}
+		}
+	}
+	for item, err := range t.versionsOf(key, true) {
+		return err == nil && item.Version() == 0, err
+	}
+	return false, nil
+}
+
 // versionsOf yields the versions of key, the transaction's own write first. It does not count as a read.
 func (t *Txn) versionsOf(key []byte, keysOnly bool) func(yield func(*brock.Item, error) bool) {
 	return t.brock.Items(brock.IteratorOptions{
@@ -155,14 +172,13 @@ type merged struct {
 	item    Item                   // of shown
 	at      *Item                  // the current item: item or that of under
 	readTs  uint64
-	since   uint64 // committed versions up to it are not shown
+	since   uint64
 	all     bool
 	reverse bool
 }
 
 func newMerged(it *Iterator, under source, shown []shownEntry) *merged {
-	m := &merged{under: under, readTs: it.txn.readTs, since: it.opt.SinceTs, all: it.opt.AllVersions,
-		reverse: it.opt.Reverse}
+	m := &merged{under: under, readTs: it.txn.readTs, since: it.opt.SinceTs, all: it.opt.AllVersions, reverse: it.opt.Reverse}
 	m.item.txn = it.txn
 	// What is out of the bounds of the walk is not shown.
 	m.shown = slices.DeleteFunc(shown, func(s shownEntry) bool {
@@ -254,10 +270,7 @@ func (m *merged) shows(s *shownEntry) bool {
 	if s.entry == nil || m.all {
 		return s.own
 	}
-	if !s.own && s.version <= m.since {
-		return false
-	}
-	return s.entry.flags&flagDeleted == 0 && !isExpired(s.entry.ExpiresAt)
+	return (m.since == 0 || s.version > m.since) && s.entry.flags&flagDeleted == 0 && !isExpired(s.entry.ExpiresAt)
 }
 
 // brockSource is the iterator of Brock as a source.

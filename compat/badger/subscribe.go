@@ -32,7 +32,8 @@ type watchers struct {
 // watcher is a Subscribe under way.
 type watcher struct {
 	cancel context.CancelFunc
-	seen   uint64 // version up to which commits were delivered; guarded by watchers.mu
+	begun  bool   // commits from now on are delivered; guarded by watchers.mu, as is
+	seen   uint64 // version up to which commits were delivered
 }
 
 // enter adds a Subscribe. It reports false once the store is being closed.
@@ -62,7 +63,7 @@ func (w *watchers) leave(s *watcher) {
 func (w *watchers) delivered(s *watcher, version uint64) (ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.seen = version
+	s.seen, s.begun = version, true
 	return w.closing && version >= w.last
 }
 

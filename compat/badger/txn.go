@@ -370,6 +370,9 @@ func (t *Txn) Commit() error {
 	if err := t.failure(); err != nil {
 		return err
 	}
+	if t.db.IsClosed() { // Close may wait for Subscribes yet
+		return ErrBlockedWrites
+	}
 	if t.db.opt.managedTxns {
 		return writeError(t.commitPending())
 	}

@@ -115,7 +115,7 @@ func (v *versionSource) settle() {
 		default:
 			steps = 0
 			v.stem = append(v.stem[:0], stem...)
-			if v.valid = v.sees() && !v.item.IsDeletedOrExpired(); v.valid {
+			if v.valid = v.sees() && v.hasValue(); v.valid || v.err != nil {
 				return
 			}
 			v.it.under.Next()
@@ -174,5 +174,13 @@ func (v *versionSource) findNewest(stem []byte) bool {
 	if v.err = v.item.setVersion(found, nil); v.err != nil {
 		return false
 	}
-	return v.sees() && !v.item.IsDeletedOrExpired()
+	return v.sees() && v.hasValue()
+}
+
+// hasValue reports whether the item is not deleted and has not expired.
+func (v *versionSource) hasValue() bool {
+	if v.item.flags&flagExpires != 0 {
+		v.err = v.item.readHeader()
+	}
+	return v.err == nil && !v.item.IsDeletedOrExpired()
 }
