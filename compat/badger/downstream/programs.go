@@ -3,9 +3,9 @@ package main
 // program is one that uses Badger.
 type program struct {
 	name     string
-	module   string // its path
-	version  string // on the proxy
-	dir      string // of the module in its repository; empty is the root
+	module   string   // its path
+	version  string   // on the proxy
+	dir      string   // of the module in its repository; empty is the root
 	paths    []string // of its repository, if not all of it is needed
 	packages []string
 	flags    []string          // for go test
