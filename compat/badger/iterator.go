@@ -148,7 +148,7 @@ func (it *Iterator) Close() {
 	it.closed, it.at, it.src = true, nil, nil
 	if it.under != nil {
 		_ = it.under.Close() // its error is known, as each move asks for it
-		if it.txn.update { // else other iterators of the transaction may be on other goroutines
+		if it.txn.update {   // else other iterators of the transaction may be on other goroutines
 			it.leave()
 		}
 	}
