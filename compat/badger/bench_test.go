@@ -15,23 +15,23 @@ import (
 // Brock itself: go test -run - -bench . -benchmem -cpu 1
 
 const (
-	benchPairs = 100_000
-	benchValue = 128
+	trioPairs = 100_000
+	trioValue = 128
 )
 
 func benchKey(dst []byte, n int) []byte {
 	return binary.BigEndian.AppendUint64(append(dst[:0], "key-"...), uint64(n)*0x9e3779b97f4a7c15)
 }
 
-// benchStores makes the three stores, each with the pairs.
-type benchStores struct {
+// benchTrio makes the three stores, each with the pairs.
+type benchTrio struct {
 	ours   *DB
 	theirs *up.DB
 	itself *brock.DB
 }
 
-func openBench(b *testing.B, fill bool) *benchStores {
-	s := &benchStores{ours: openDB(b, quiet(b.TempDir()))}
+func openTrio(b *testing.B, fill bool) *benchTrio {
+	s := &benchTrio{ours: openDB(b, quiet(b.TempDir()))}
 	s.itself = s.ours.store
 	var err error
 	s.theirs, err = up.Open(up.DefaultOptions(b.TempDir()).WithLogger(nil))
@@ -41,8 +41,8 @@ func openBench(b *testing.B, fill bool) *benchStores {
 		return s
 	}
 	ours, theirs := s.ours.NewWriteBatch(), s.theirs.NewWriteBatch()
-	value := make([]byte, benchValue)
-	for i := range benchPairs {
+	value := make([]byte, trioValue)
+	for i := range trioPairs {
 		key := benchKey(nil, i)
 		check(b, ours.Set(key, value))
 		check(b, theirs.Set(key, value))
@@ -53,11 +53,11 @@ func openBench(b *testing.B, fill bool) *benchStores {
 }
 
 func BenchmarkGet(b *testing.B) {
-	s := openBench(b, true)
+	s := openTrio(b, true)
 	var key []byte
 	b.Run("brock", func(b *testing.B) {
 		for b.Loop() {
-			key = benchKey(key, rand.IntN(benchPairs))
+			key = benchKey(key, rand.IntN(trioPairs))
 			check(b, s.ours.View(func(txn *Txn) error {
 				item, err := txn.Get(key)
 				if err != nil {
@@ -69,7 +69,7 @@ func BenchmarkGet(b *testing.B) {
 	})
 	b.Run("badger", func(b *testing.B) {
 		for b.Loop() {
-			key = benchKey(key, rand.IntN(benchPairs))
+			key = benchKey(key, rand.IntN(trioPairs))
 			check(b, s.theirs.View(func(txn *up.Txn) error {
 				item, err := txn.Get(key)
 				if err != nil {
@@ -81,7 +81,7 @@ func BenchmarkGet(b *testing.B) {
 	})
 	b.Run("itself", func(b *testing.B) {
 		for b.Loop() {
-			key = benchKey(key, rand.IntN(benchPairs))
+			key = benchKey(key, rand.IntN(trioPairs))
 			check(b, s.itself.View(func(txn *brock.Txn) error {
 				item, err := txn.Get(key)
 				if err != nil {
@@ -95,12 +95,12 @@ func BenchmarkGet(b *testing.B) {
 }
 
 func BenchmarkSet(b *testing.B) {
-	s := openBench(b, true)
+	s := openTrio(b, true)
 	var key []byte
-	value := make([]byte, benchValue)
+	value := make([]byte, trioValue)
 	b.Run("brock", func(b *testing.B) {
 		for b.Loop() {
-			key = benchKey(key, rand.IntN(benchPairs))
+			key = benchKey(key, rand.IntN(trioPairs))
 			check(b, s.ours.Update(func(txn *Txn) error {
 				if _, err := txn.Get(key); err != nil {
 					return err
@@ -111,7 +111,7 @@ func BenchmarkSet(b *testing.B) {
 	})
 	b.Run("badger", func(b *testing.B) {
 		for b.Loop() {
-			key = benchKey(nil, rand.IntN(benchPairs)) // it keeps the key until the commit
+			key = benchKey(nil, rand.IntN(trioPairs)) // it keeps the key until the commit
 			check(b, s.theirs.Update(func(txn *up.Txn) error {
 				if _, err := txn.Get(key); err != nil {
 					return err
@@ -122,7 +122,7 @@ func BenchmarkSet(b *testing.B) {
 	})
 	b.Run("itself", func(b *testing.B) {
 		for b.Loop() {
-			key = benchKey(key, rand.IntN(benchPairs))
+			key = benchKey(key, rand.IntN(trioPairs))
 			check(b, s.itself.Update(func(txn *brock.Txn) error {
 				if _, err := txn.Get(key); err != nil {
 					return err
@@ -135,7 +135,7 @@ func BenchmarkSet(b *testing.B) {
 
 // BenchmarkIterate reads all pairs; an operation is one pair.
 func BenchmarkIterate(b *testing.B) {
-	s := openBench(b, true)
+	s := openTrio(b, true)
 	b.Run("brock", func(b *testing.B) {
 		for n := 0; n < b.N; {
 			check(b, s.ours.View(func(txn *Txn) error {
@@ -180,8 +180,8 @@ func BenchmarkIterate(b *testing.B) {
 
 // BenchmarkBatch writes new pairs by WriteBatch; an operation is one pair.
 func BenchmarkBatch(b *testing.B) {
-	s := openBench(b, false)
-	value := make([]byte, benchValue)
+	s := openTrio(b, false)
+	value := make([]byte, trioValue)
 	b.Run("brock", func(b *testing.B) {
 		wb := s.ours.NewWriteBatch()
 		for i := range b.N {
@@ -211,9 +211,9 @@ func BenchmarkManaged(b *testing.B) {
 	theirs, err := up.OpenManaged(up.DefaultOptions(b.TempDir()).WithLogger(nil))
 	check(b, err)
 	b.Cleanup(func() { check(b, theirs.Close()) })
-	value := make([]byte, benchValue)
+	value := make([]byte, trioValue)
 	wo, wt := ours.NewWriteBatchAt(1), theirs.NewWriteBatchAt(1)
-	for i := range benchPairs {
+	for i := range trioPairs {
 		check(b, wo.Set(benchKey(nil, i), value))
 		check(b, wt.Set(benchKey(nil, i), value))
 	}
@@ -223,7 +223,7 @@ func BenchmarkManaged(b *testing.B) {
 	b.Run("get/brock", func(b *testing.B) {
 		for b.Loop() {
 			txn := ours.NewTransactionAt(ts, false)
-			_, err := txn.Get(benchKey(nil, rand.IntN(benchPairs)))
+			_, err := txn.Get(benchKey(nil, rand.IntN(trioPairs)))
 			check(b, err)
 			txn.Discard()
 		}
@@ -231,7 +231,7 @@ func BenchmarkManaged(b *testing.B) {
 	b.Run("get/badger", func(b *testing.B) {
 		for b.Loop() {
 			txn := theirs.NewTransactionAt(ts, false)
-			_, err := txn.Get(benchKey(nil, rand.IntN(benchPairs)))
+			_, err := txn.Get(benchKey(nil, rand.IntN(trioPairs)))
 			check(b, err)
 			txn.Discard()
 		}
@@ -240,7 +240,7 @@ func BenchmarkManaged(b *testing.B) {
 		for b.Loop() {
 			ts++
 			txn := ours.NewTransactionAt(ts-1, true)
-			check(b, txn.Set(benchKey(nil, rand.IntN(benchPairs)), value))
+			check(b, txn.Set(benchKey(nil, rand.IntN(trioPairs)), value))
 			check(b, txn.CommitAt(ts, nil))
 		}
 	})
@@ -248,7 +248,7 @@ func BenchmarkManaged(b *testing.B) {
 		for b.Loop() {
 			ts++
 			txn := theirs.NewTransactionAt(ts-1, true)
-			check(b, txn.Set(benchKey(nil, rand.IntN(benchPairs)), value))
+			check(b, txn.Set(benchKey(nil, rand.IntN(trioPairs)), value))
 			check(b, txn.CommitAt(ts, nil))
 		}
 	})

@@ -197,7 +197,7 @@ func (it *Iterator) Seek(key []byte) {
 	if it.closed && !it.txn.discarded {
 		it.begin()
 	}
-	if it.under == nil || it.empty {
+	if it.under == nil {
 		return
 	}
 	if err := it.txn.checkReadable(); err != nil {
@@ -205,9 +205,12 @@ func (it *Iterator) Seek(key []byte) {
 		return
 	}
 	if len(key) > 0 {
-		it.txn.noteRead(key)
+		it.txn.noteRead(key) // also if there is nothing to find: Badger counts what is sought
 	} else {
 		key = it.opt.Prefix
+	}
+	if it.empty {
+		return
 	}
 	if it.error = it.hideLaterWrites(); it.error != nil {
 		it.txn.fail(it.error)

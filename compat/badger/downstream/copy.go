@@ -18,8 +18,9 @@ const (
 	brockPath  = "github.com/brockdb/brock"
 )
 
-// writePorted copies this module, without its tests, under Badger's import path.
-func writePorted(root, target string) error {
+// writePorted copies this module, without its tests, under Badger's import path. If it is limited,
+// Options.LimitTxnSize is on by default: the one thing that a program has to ask for.
+func writePorted(root, target string, limited bool) error {
 	source := filepath.Join(root, "compat", "badger")
 	if err := os.RemoveAll(target); err != nil {
 		return err
@@ -47,10 +48,26 @@ func writePorted(root, target string) error {
 		}
 		return writeFile(filepath.Join(target, name), bytes.ReplaceAll(content, []byte(`"`+portedPath), []byte(`"`+badgerPath)))
 	})
+	if err == nil && limited {
+		err = limitTransactions(filepath.Join(target, "options.go"))
+	}
 	if err != nil {
 		return err
 	}
 	return writePortedModule(source, target)
+}
+
+// limitTransactions sets LimitTxnSize in DefaultOptions.
+func limitTransactions(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	const field = "NumVersionsToKeep: 1,"
+	if bytes.Count(content, []byte(field)) != 1 {
+		return fmt.Errorf("%s: no single %q", path, field)
+	}
+	return writeFile(path, bytes.Replace(content, []byte(field), []byte(field+" LimitTxnSize: true,"), 1))
 }
 
 // writePortedModule writes the go.mod of the copy: that of this module, under the other path, and
@@ -120,7 +137,8 @@ func fromSource(ctx context.Context, o *options, p *program, given string) (dir,
 	if p.dir != "" {
 		tree += ":" + p.dir
 	}
-	if _, err := command(ctx, o.work, "git", "-C", given, "archive", "-o", archive, tree); err != nil {
+	args := append([]string{"-C", given, "archive", "-o", archive, tree, "--"}, p.paths...)
+	if _, err := command(ctx, o.work, "git", args...); err != nil {
 		return "", "", err
 	}
 	_, err = command(ctx, checkout, "tar", "-xf", archive)
@@ -159,7 +177,7 @@ func prepareProgram(ctx context.Context, p *program, source, dir string) error {
 }
 
 // usePorted has the program in dir use the copy of this module.
-func usePorted(ctx context.Context, p *program, dir, ported, root string) error {
+func usePorted(ctx context.Context, dir, ported, root string) error {
 	return edit(ctx, dir, "-replace="+badgerPath+"="+ported, "-replace="+brockPath+"="+root)
 }
 

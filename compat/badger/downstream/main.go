@@ -82,10 +82,6 @@ func run(ctx context.Context, o *options) (err error) {
 	if o.work, err = filepath.Abs(o.work); err != nil {
 		return err
 	}
-	ported := filepath.Join(o.work, "badger")
-	if err := writePorted(o.root, ported); err != nil {
-		return fmt.Errorf("copy of this module: %w", err)
-	}
 	var rows []row
 	for i := range programs {
 		p := &programs[i]
@@ -93,7 +89,7 @@ func run(ctx context.Context, o *options) (err error) {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, "running", p.name)
-		r := runProgram(ctx, o, p, ported)
+		r := runProgram(ctx, o, p)
 		printRow(os.Stderr, &r)
 		rows = append(rows, r)
 		if ctx.Err() != nil {
@@ -118,7 +114,7 @@ type row struct {
 	err             error    // it could not be run
 }
 
-func runProgram(ctx context.Context, o *options, p *program, ported string) row {
+func runProgram(ctx context.Context, o *options, p *program) row {
 	r := row{program: p}
 	source, version, err := findSource(ctx, o, p)
 	if err != nil {
@@ -137,7 +133,12 @@ func runProgram(ctx context.Context, o *options, p *program, ported string) row 
 			return r
 		}
 		if onPorted {
-			if err := usePorted(ctx, p, dir, ported, o.root); err != nil {
+			ported := filepath.Join(o.work, p.name+"-badger")
+			if err := writePorted(o.root, ported, p.limited); err != nil {
+				r.err = fmt.Errorf("copy of this module: %w", err)
+				return r
+			}
+			if err := usePorted(ctx, dir, ported, o.root); err != nil {
 				r.err = err
 				return r
 			}

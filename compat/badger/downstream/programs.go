@@ -3,11 +3,13 @@ package main
 // program is one that uses Badger.
 type program struct {
 	name     string
-	module   string // its path
-	version  string // on the proxy
-	dir      string // of the module in its repository; empty is the root
+	module   string   // its path
+	version  string   // on the proxy
+	dir      string   // of the module in its repository; empty is the root
+	paths    []string // of its repository, if not all of it is needed
 	packages []string
 	flags    []string          // for go test
+	limited  bool              // Options.LimitTxnSize is set: the program counts on ErrTxnTooBig
 	rewrite  map[string]string // import paths to replace, for programs of an older Badger
 	differs  map[string]string // tests that fail here for a reason that the README names
 }
@@ -22,7 +24,7 @@ var programs = []program{
 	},
 	{
 		name: "opa", module: "github.com/open-policy-agent/opa", version: "v1.22.3",
-		packages: []string{"./v1/storage/disk/..."},
+		packages: []string{"./v1/storage/disk/..."}, limited: true,
 	},
 	{
 		name: "jaeger", module: "github.com/jaegertracing/jaeger", version: "v1.76.0",
@@ -39,6 +41,7 @@ var programs = []program{
 	},
 	{
 		name: "go-ds-badger4", module: "github.com/ipfs/go-ds-badger4", packages: []string{"./..."},
+		limited: true,
 	},
 	{
 		name: "clover", module: "github.com/ostafen/clover/v2", packages: []string{"./..."},
@@ -59,11 +62,12 @@ var programs = []program{
 		rewrite: map[string]string{"github.com/dgraph-io/badger/v3": badgerPath},
 	},
 	{
-		name: "dgraph-raftwal", module: "github.com/dgraph-io/dgraph/v25",
+		name: "dgraph", module: "github.com/dgraph-io/dgraph/v25",
+		paths:    []string{":(glob)**/*.go", "go.mod", "go.sum"},
 		packages: []string{"./raftwal/...", "./posting/..."},
 	},
 	{
-		name: "oasis-mkvs", module: "github.com/oasisprotocol/oasis-core/go", dir: "go",
+		name: "oasis", module: "github.com/oasisprotocol/oasis-core/go", dir: "go",
 		packages: []string{"./storage/mkvs/..."},
 	},
 }
