@@ -24,7 +24,6 @@ type DB struct {
 	watchers watchers // the Subscribes under way
 	meter    meter    // what the expvar metrics show of this store
 
-	closing   sync.Mutex    // held by Close
 	closeOnce sync.Once     // the first Close works
 	closed    atomic.Bool   // Close has begun
 	collect   sync.Mutex    // held by RunValueLogGC
