@@ -37,7 +37,15 @@ func (item *Item) Key() []byte {
 }
 
 // KeyCopy returns a copy of the key, in dst if it has room.
-func (item *Item) KeyCopy(dst []byte) []byte { return append(dst[:0], item.Key()...) }
+func (item *Item) KeyCopy(dst []byte) []byte { return copyTo(dst, item.Key()) }
+
+// copyTo copies b to dst, if it has room. It never returns nil, which would mean that there is nothing.
+func copyTo(dst, b []byte) []byte {
+	if dst == nil {
+		dst = []byte{}
+	}
+	return append(dst[:0], b...)
+}
 
 // Version returns the version of the commit that wrote the item. A write of the transaction itself has
 // that which the transaction reads.
@@ -64,11 +72,12 @@ func (item *Item) Value(fn func(val []byte) error) error {
 	return fn(value)
 }
 
-// ValueCopy returns a copy of the value, in dst if it has room.
+// ValueCopy returns a copy of the value, in dst if it has room; without an error it is never nil. Its
+// errors are those of Value.
 func (item *Item) ValueCopy(dst []byte) ([]byte, error) {
 	if item.source != nil && !item.fixed {
 		if item.source.Deleted() {
-			return dst[:0], nil
+			return copyTo(dst, nil), nil
 		}
 		value, err := item.source.ValueCopy(dst)
 		return value, readError(err)
@@ -77,7 +86,7 @@ func (item *Item) ValueCopy(dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(dst[:0], value...), nil
+	return copyTo(dst, value), nil
 }
 
 // read returns the value, which is valid until the transaction ends; nil for a delete.

@@ -56,6 +56,9 @@ func OpenManaged(opts Options) (*DB, error) {
 	return Open(opts)
 }
 
+// maxSegment is Brock's default, in bytes.
+const maxSegment = 256 << 20
+
 // toBrock returns the options of Brock.
 func (opt *Options) toBrock() (brock.Options, error) {
 	o := brock.Options{
@@ -63,6 +66,7 @@ func (opt *Options) toBrock() (brock.Options, error) {
 		Durability:  brock.Buffered,
 		Logger:      newSlog(opt.Logger),
 		VerifyReads: opt.VerifyValueChecksum || opt.ChecksumVerificationMode >= options.OnBlockRead,
+		Tuning:      brock.Tuning{SegmentSize: min(opt.ValueLogFileSize, maxSegment)},
 		MemoryLimit: min(max(4*opt.MemTableSize, 16<<20), brock.DefaultMemoryLimit),
 		KeyspaceDefaults: brock.KeyspaceOptions{
 			Versions:    brock.Retention{Versions: max(opt.NumVersionsToKeep, 1)},

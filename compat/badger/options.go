@@ -47,7 +47,7 @@ type Options struct {
 	NumLevelZeroTables      int // Badger's engine
 	NumLevelZeroTablesStall int // Badger's engine
 
-	ValueLogFileSize   int64  // longest value in bytes
+	ValueLogFileSize   int64  // bytes of a file of the journal and of values, at most 256 MiB; longest value
 	ValueLogMaxEntries uint32 // Badger's engine
 
 	NumCompactors        int  // Badger's engine

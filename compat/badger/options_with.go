@@ -128,7 +128,8 @@ func (opt Options) WithBaseLevelSize(val int64) Options {
 	return opt
 }
 
-// WithValueLogFileSize returns the options with ValueLogFileSize: the size of the longest value.
+// WithValueLogFileSize returns the options with ValueLogFileSize: the size of a file of the journal
+// and of values, and of the longest value.
 func (opt Options) WithValueLogFileSize(val int64) Options {
 	opt.ValueLogFileSize = val
 	return opt

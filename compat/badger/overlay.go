@@ -172,13 +172,14 @@ type merged struct {
 	item    Item                   // of shown
 	at      *Item                  // the current item: item or that of under
 	readTs  uint64
-	since   uint64
+	since   uint64 // committed versions up to it are not shown
 	all     bool
 	reverse bool
 }
 
 func newMerged(it *Iterator, under source, shown []shownEntry) *merged {
-	m := &merged{under: under, readTs: it.txn.readTs, since: it.opt.SinceTs, all: it.opt.AllVersions, reverse: it.opt.Reverse}
+	m := &merged{under: under, readTs: it.txn.readTs, since: it.opt.SinceTs, all: it.opt.AllVersions,
+		reverse: it.opt.Reverse}
 	m.item.txn = it.txn
 	// What is out of the bounds of the walk is not shown.
 	m.shown = slices.DeleteFunc(shown, func(s shownEntry) bool {
@@ -270,7 +271,10 @@ func (m *merged) shows(s *shownEntry) bool {
 	if s.entry == nil || m.all {
 		return s.own
 	}
-	return (m.since == 0 || s.version > m.since) && s.entry.flags&flagDeleted == 0 && !isExpired(s.entry.ExpiresAt)
+	if !s.own && s.version <= m.since {
+		return false
+	}
+	return s.entry.flags&flagDeleted == 0 && !isExpired(s.entry.ExpiresAt)
 }
 
 // brockSource is the iterator of Brock as a source.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/compat/badger/options"
 	"github.com/brockdb/brock/compat/badger/pb"
 )
 
@@ -169,5 +171,43 @@ func TestMatch(t *testing.T) {
 		if p.matches([]byte(c.key)) != c.want {
 			t.Errorf("%q ignoring %q: %q", c.prefix, c.ignore, c.key)
 		}
+	}
+}
+
+// A callback that is slow never holds up writers. When more history has gone by than the store keeps for
+// it, Subscribe ends. Badger holds up the writers.
+func TestSlowSubscriber(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 250 MB")
+	}
+	db, err := Open(memory().WithCompression(options.None).WithValueLogFileSize(4 << 20).WithMemTableSize(1 << 20).WithValueThreshold(1 << 10))
+	check(t, err)
+	began, goOn, end := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		var once sync.Once
+		end <- db.Subscribe(t.Context(), func(*KVList) error {
+			once.Do(func() { close(began) })
+			<-goOn
+			return nil
+		}, []pb.Match{{}})
+	}()
+	for hasBegun := false; !hasBegun; {
+		set(t, db, "a=1")
+		select {
+		case <-began:
+			hasBegun = true
+		default:
+		}
+	}
+	for i := range 250 {
+		check(t, db.Update(func(txn *Txn) error { return txn.Set([]byte("a"), fmt.Appendf(make([]byte, 1<<20), "%d", i)) }))
+		if i%25 == 0 {
+			check(t, db.store.Flush(t.Context())) // history is given up when files are written
+		}
+	}
+	close(goOn)
+	check(t, db.Close()) // ends it in any case
+	if err := <-end; !errors.Is(err, brock.ErrVersionGone) {
+		t.Errorf("error %v", err)
 	}
 }

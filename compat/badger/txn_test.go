@@ -151,8 +151,9 @@ func TestEmptyValue(t *testing.T) {
 			wantText(t, "scan", scan(t, txn, DefaultIteratorOptions), "a= b=")
 			item, err := txn.Get([]byte("a"))
 			check(t, err)
-			if item.ValueSize() != 0 {
-				t.Errorf("size %d", item.ValueSize())
+			// Badger's copies are never nil.
+			if v, err := item.ValueCopy(nil); v == nil || len(v) != 0 || err != nil || item.ValueSize() != 0 {
+				t.Errorf("value %v, error %v, size %d", v, err, item.ValueSize())
 			}
 			return item.Value(func(v []byte) error {
 				if len(v) != 0 {
@@ -473,3 +474,24 @@ func (f *failingSource) seek([]byte)    {}
 func (f *failingSource) advance()       {}
 func (f *failingSource) current() *Item { return nil }
 func (f *failingSource) failure() error { return f.err }
+
+// As many versions of a key are kept as the options say. Badger shows more until it compacts.
+func TestNumVersionsToKeep(t *testing.T) {
+	for keep, want := range map[int]string{0: "a@6=6", 1: "a@6=6", 3: "a@6=6 a@5=5 a@4=4", math.MaxInt: "a@6=6 a@5=5 a@4=4 a@3=3"} {
+		db := openDB(t, quiet(t.TempDir()).WithNumVersionsToKeep(keep))
+		for i := range 6 {
+			check(t, db.Update(func(txn *Txn) error {
+				e := NewEntry([]byte("a"), fmt.Append(nil, i+1))
+				if i == 2 {
+					e.WithDiscard()
+				}
+				return txn.SetEntry(e)
+			}))
+		}
+		check(t, db.Flatten(1))
+		check(t, db.View(func(txn *Txn) error {
+			wantText(t, fmt.Sprintf("keep %d", keep), scan(t, txn, IteratorOptions{AllVersions: true}), want)
+			return nil
+		}))
+	}
+}
