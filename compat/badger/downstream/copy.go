@@ -166,6 +166,9 @@ func prepareProgram(ctx context.Context, p *program, source, dir string) error {
 			for from, to := range p.rewrite {
 				content = bytes.ReplaceAll(content, []byte(`"`+from), []byte(`"`+to))
 			}
+			for from, to := range p.edits {
+				content = bytes.ReplaceAll(content, []byte(from), []byte(to))
+			}
 		}
 		return writeFile(filepath.Join(dir, name), content)
 	})

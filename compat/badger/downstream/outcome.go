@@ -115,6 +115,9 @@ func printRow(w io.Writer, r *row) {
 	fmt.Fprintf(w, "\tBadger %d passed, %d failed in %v; here %d passed, %d failed in %v\n", len(r.genuine.passed),
 		len(r.genuine.failed), r.genuine.took.Round(time.Second), len(r.ported.passed), len(r.ported.failed),
 		r.ported.took.Round(time.Second))
+	for _, name := range failedOnBoth(r) {
+		fmt.Fprintf(w, "\tfails on both: %s\n", name)
+	}
 	for _, name := range r.worse[:min(len(r.worse), worseShown)] {
 		fmt.Fprintf(w, "\tworse: %s\n%s\n", name, r.ported.failed[name])
 	}
@@ -127,6 +130,18 @@ func printRow(w io.Writer, r *row) {
 
 // worseShown is how many tests that are worse are named.
 const worseShown = 20
+
+// failedOnBoth returns the tests that fail on both.
+func failedOnBoth(r *row) []string {
+	var names []string
+	for name := range r.genuine.failed {
+		if _, found := r.ported.failed[name]; found {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // printTable prints the rows as the README has them.
 func printTable(w io.Writer, rows []row) {
