@@ -103,8 +103,6 @@ type pair struct {
 
 	txns     [differential.Slots]*txn
 	commits  []map[string]uint64 // of each commit its keys, with the version if the store is managed
-	last     map[string]uint64   // managed: of each key the version of the last commit since Open
-	greatest map[string]uint64   // managed: of each key the greatest version since Open
 	versions *versionMap
 	calls    int
 	history  []string // the last calls
@@ -128,9 +126,7 @@ func newTxn(op *differential.Op, commits int) *txn {
 // runProgram runs one program and returns how many calls it made.
 func runProgram(t *testing.T, config differential.Config, seed uint64) int {
 	x := &pair{t: t, config: config, seed: seed,
-		gen:      differential.NewGenerator(seed, config.Managed),
-		last:     map[string]uint64{},
-		greatest: map[string]uint64{},
+		gen: differential.NewGenerator(seed, config.Managed),
 	}
 	x.versions = newVersionMap(config.Managed)
 	x.gen.Now = uint64(time.Now().Unix())
@@ -208,14 +204,6 @@ func (x *pair) endOlder(op *differential.Op) {
 
 // run runs one call on both and compares.
 func (x *pair) run(op *differential.Op) {
-	if t := x.txns[op.Slot]; op.AllVersions && t != nil && len(t.wrote) > 0 {
-		// The difference "own writes beside old versions": an own write of Badger has the version that
-		// the transaction reads at, and hides a committed one of that version.
-		if op.Kind == differential.KeyIterate {
-			return
-		}
-		op.AllVersions = false
-	}
 	x.history = append(x.history, op.String())
 	if len(x.history) > 40 {
 		x.history = x.history[1:]
@@ -350,7 +338,7 @@ func (x *pair) follow(op *differential.Op, g *differential.Result) {
 			x.followCommit(keysOf(op.Writes), 0)
 		}
 	case differential.DropPrefix, differential.DropAll, differential.Reopen:
-		x.followWhole(op)
+		x.followWhole()
 	}
 }
 
@@ -386,8 +374,6 @@ func (x *pair) followCommit(keys map[string]bool, version uint64) {
 	c := map[string]uint64{}
 	for key := range keys {
 		c[key] = version
-		x.last[key] = version
-		x.greatest[key] = max(x.greatest[key], version)
 	}
 	x.commits = append(x.commits, c)
 	x.gen.Newest = max(x.gen.Newest, version)
@@ -406,19 +392,13 @@ func (x *pair) followBatch(op *differential.Op) {
 	for i := range op.Writes {
 		w := &op.Writes[i]
 		c[string(w.Key)] = w.Version
-		x.last[string(w.Key)] = 0 // Badger notes the version of the commit, which has none
-		x.greatest[string(w.Key)] = max(x.greatest[string(w.Key)], w.Version)
 		x.gen.Newest = max(x.gen.Newest, w.Version)
 	}
 	x.commits = append(x.commits, c)
 }
 
-func (x *pair) followWhole(op *differential.Op) {
+func (x *pair) followWhole() {
 	x.txns = [differential.Slots]*txn{}
-	if op.Kind == differential.Reopen && !x.config.InMemory {
-		clear(x.last) // both forget what was committed before
-		clear(x.greatest)
-	}
 }
 
 // differsByName says whether the two may decide differently about a commit, for a reason that the
@@ -428,10 +408,7 @@ func (x *pair) differsByName(op *differential.Op) bool {
 	if x.config.NoConflicts || !t.update || len(t.wrote) == 0 {
 		return false
 	}
-	if x.config.Managed {
-		return x.meetsOldVersion(t)
-	}
-	return x.meetsPhantom(t)
+	return !x.config.Managed && x.meetsPhantom(t)
 }
 
 // meetsPhantom is the difference "phantoms": Badger doesn't see that a key has come into a range, or
@@ -451,18 +428,6 @@ func (x *pair) meetsPhantom(t *txn) bool {
 func (t *txn) hasScanned(key string) bool {
 	for _, prefix := range t.scanned {
 		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// meetsOldVersion is the difference "newest version": Badger compares a read with the version of the
-// last commit of the key, which need not be its greatest one. This module compares with the greatest
-// one.
-func (x *pair) meetsOldVersion(t *txn) bool {
-	for key := range t.read {
-		if (x.last[key] > t.readAt) != (x.greatest[key] > t.readAt) {
 			return true
 		}
 	}
