@@ -280,6 +280,9 @@ func BenchmarkManaged(b *testing.B) {
 
 // A transaction allocates at most once more than one of Brock.
 func TestAllocations(t *testing.T) {
+	if isRace {
+		t.Skip("pools forget at random")
+	}
 	db := openDB(t, memory())
 	set(t, db, "a=1")
 	key, value := []byte("a"), []byte("2")

@@ -11,8 +11,8 @@
 //
 // # Concurrency
 //
-// A DB may be used by any number of goroutines, a Txn by one at a time. Each iterator of a read-only
-// transaction may have its own goroutine.
+// A DB may be used by any number of goroutines, and an update by one at a time. Several goroutines may
+// call Get of a read-only transaction and read the values; each of its iterators may have its own.
 //
 // # Errors
 //

@@ -12,6 +12,8 @@ type Item struct {
 	txn    *Txn
 	source *brock.Item // where the value is; nil: val is the value
 
+	shared bool // it is of a Get in a read-only transaction, which several goroutines may use
+
 	// The rest is set if fixed is: else source tells all.
 	fixed     bool
 	flags     byte
@@ -79,6 +81,10 @@ func (item *Item) ValueCopy(dst []byte) ([]byte, error) {
 		if item.source.Deleted() {
 			return copyTo(dst, nil), nil
 		}
+		if item.shared {
+			item.txn.point.Lock()
+			defer item.txn.point.Unlock()
+		}
 		value, err := item.source.ValueCopy(dst)
 		return value, readError(err)
 	}
@@ -96,6 +102,10 @@ func (item *Item) read() ([]byte, error) {
 		return item.val, nil
 	case item.fixed && item.flags&flagDeleted != 0, !item.fixed && item.source.Deleted():
 		return nil, nil
+	}
+	if item.shared {
+		item.txn.point.Lock()
+		defer item.txn.point.Unlock()
 	}
 	value, err := item.source.Value()
 	if err != nil {
@@ -148,7 +158,7 @@ func (item *Item) ValueSize() int64 {
 // UserMeta returns the byte that the application has stored with the entry.
 func (item *Item) UserMeta() byte {
 	if item.fixed || item.source == nil {
-		item.needHeader()
+		item.needHeader(flagUserMeta)
 		return item.userMeta
 	}
 	return item.source.Meta()
@@ -157,7 +167,7 @@ func (item *Item) UserMeta() byte {
 // ExpiresAt returns when the item expires, as Unix time in seconds; 0 is never.
 func (item *Item) ExpiresAt() uint64 {
 	if item.fixed || item.source == nil {
-		item.needHeader()
+		item.needHeader(flagExpires)
 		return item.expiresAt
 	}
 	at := item.source.ExpiresAt()

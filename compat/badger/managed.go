@@ -190,7 +190,8 @@ func (item *Item) setVersion(source *brock.Item, scratch []byte) error {
 	return nil
 }
 
-// readHeader reads what stands in front of the value, unless it is known. Few versions have that.
+// readHeader reads what stands in front of the value, unless it is known. Few versions have that. If the
+// item is shared, the caller holds the lock.
 func (item *Item) readHeader() error {
 	if item.known || !item.fixed {
 		return nil
@@ -209,8 +210,16 @@ func (item *Item) readHeader() error {
 	return nil
 }
 
-// needHeader is readHeader for methods that can't return an error: the transaction does.
-func (item *Item) needHeader() {
+// needHeader is readHeader, if the header has what flag says, for methods that can't return an error: the
+// transaction does.
+func (item *Item) needHeader(flag byte) {
+	if item.known || item.flags&flag == 0 {
+		return
+	}
+	if item.shared {
+		item.txn.point.Lock()
+		defer item.txn.point.Unlock()
+	}
 	if err := item.readHeader(); err != nil {
 		item.txn.fail(err)
 	}

@@ -18,8 +18,8 @@ var badgerPrefix = []byte("!badger!")
 const maxKeySize = 65000
 
 // Txn is a transaction. It reads one version of the store, and only the transaction sees its writes
-// until Commit. One goroutine at a time may use it; each iterator of a read-only transaction may have
-// its own. End it by Commit or Discard.
+// until Commit. One goroutine at a time may use an update. Several may call Get of a read-only
+// transaction, and each of its iterators may have its own. End it by Commit or Discard.
 type Txn struct {
 	db     *DB
 	brock  *brock.Txn // of a managed store it is read-only, and addresses the versions
@@ -37,7 +37,7 @@ type Txn struct {
 
 	pending map[string]*Entry // writes of a managed store
 	reads   []uint64          // managed mode: hashes of the keys read
-	point   sync.Mutex        // held by iterators during a point read
+	point   sync.Mutex        // held during point reads of a read-only transaction
 	undo    *undo             // what iterators that are open still see; nil: nothing was written meanwhile
 	open    *Iterator         // list of the open iterators of an update
 	items   []Item            // free items for later reads
@@ -205,7 +205,8 @@ func (t *Txn) checkReadable() error {
 	return nil
 }
 
-// Get returns the item of key. The item is valid until the transaction ends. It returns ErrKeyNotFound,
+// Get returns the item of key. The item is valid until the transaction ends. Several goroutines may call
+// it, and read the values, if the transaction is read-only. It returns ErrKeyNotFound,
 // ErrEmptyKey, ErrDiscardedTxn, ErrBannedKey, ErrDBClosed, and Brock's errors for what can't be read.
 func (t *Txn) Get(key []byte) (item *Item, rerr error) {
 	if len(key) == 0 {
@@ -216,6 +217,11 @@ func (t *Txn) Get(key []byte) (item *Item, rerr error) {
 	}
 	if err := t.db.checkBanned(key); err != nil {
 		return nil, err
+	}
+	// Badger's doesn't promise it, but there goroutines can share a read-only transaction.
+	if !t.update {
+		t.point.Lock()
+		defer t.point.Unlock()
 	}
 	if t.db.opt.managedTxns {
 		return t.getVersion(key)
@@ -236,7 +242,7 @@ const itemBlock = 8
 func (t *Txn) newItem() *Item {
 	if !t.taken {
 		t.taken = true
-		t.first.txn = t
+		t.first.txn, t.first.shared = t, !t.update
 		return &t.first
 	}
 	if len(t.items) == 0 {
@@ -244,7 +250,7 @@ func (t *Txn) newItem() *Item {
 	}
 	item := &t.items[0]
 	t.items = t.items[1:]
-	item.txn = t
+	item.txn, item.shared = t, !t.update
 	return item
 }
 

@@ -495,3 +495,51 @@ func TestNumVersionsToKeep(t *testing.T) {
 		}))
 	}
 }
+
+// Goroutines share a read-only transaction, as programs do with Badger.
+func TestGetOfManyGoroutines(t *testing.T) {
+	for _, managed := range []bool{false, true} {
+		opt := quiet(t.TempDir()).WithEncryptionKey(bytes.Repeat([]byte{1}, 32))
+		opt.managedTxns = managed
+		db := openDB(t, opt)
+		s := session{t: t, db: db}
+		txn := s.begin(true)
+		long := bytes.Repeat([]byte("value "), 2000)
+		for i := range 50 {
+			e := NewEntry(fmt.Appendf(nil, "%02d", i), long[:1+i*200]).WithMeta(byte(i))
+			if i%2 == 0 {
+				e.ExpiresAt = uint64(time.Now().Unix()) + 3600
+			}
+			check(t, txn.SetEntry(e))
+		}
+		check(t, s.commit(txn))
+		check(t, db.Flatten(1))
+		txn = s.begin(false)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for i := range 50 {
+					item, err := txn.Get(fmt.Appendf(nil, "%02d", i))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					v, err := item.ValueCopy(nil)
+					if err != nil || !bytes.Equal(v, long[:1+i*200]) || item.UserMeta() != byte(i) {
+						t.Errorf("%d: %d bytes, meta %d, error %v", i, len(v), item.UserMeta(), err)
+					}
+					if err := item.Value(func(v []byte) error {
+						if !bytes.Equal(v, long[:1+i*200]) {
+							t.Errorf("%d: %d bytes", i, len(v))
+						}
+						return nil
+					}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		txn.Discard()
+	}
+}
