@@ -166,8 +166,10 @@ func prepareProgram(ctx context.Context, p *program, source, dir string) error {
 			for from, to := range p.rewrite {
 				content = bytes.ReplaceAll(content, []byte(`"`+from), []byte(`"`+to))
 			}
-			for from, to := range p.edits {
-				content = bytes.ReplaceAll(content, []byte(from), []byte(to))
+			for _, e := range p.edits {
+				if filepath.ToSlash(name) == e.file {
+					content = bytes.ReplaceAll(content, []byte(e.from), []byte(e.to))
+				}
 			}
 		}
 		return writeFile(filepath.Join(dir, name), content)
@@ -176,15 +178,15 @@ func prepareProgram(ctx context.Context, p *program, source, dir string) error {
 		return err
 	}
 	// The version that this module is compared with.
-	return edit(ctx, dir, "-require="+badgerPath+"@v4.9.6")
+	return editModule(ctx, dir, "-require="+badgerPath+"@v4.9.6")
 }
 
 // usePorted has the program in dir use the copy of this module.
 func usePorted(ctx context.Context, dir, ported, root string) error {
-	return edit(ctx, dir, "-replace="+badgerPath+"="+ported, "-replace="+brockPath+"="+root)
+	return editModule(ctx, dir, "-replace="+badgerPath+"="+ported, "-replace="+brockPath+"="+root)
 }
 
-func edit(ctx context.Context, dir string, args ...string) error {
+func editModule(ctx context.Context, dir string, args ...string) error {
 	_, err := command(ctx, dir, "go", append([]string{"mod", "edit"}, args...)...)
 	return err
 }

@@ -82,6 +82,9 @@ func run(ctx context.Context, o *options) (err error) {
 	if o.work, err = filepath.Abs(o.work); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(o.work, 0o755); err != nil {
+		return err
+	}
 	var rows []row
 	for i := range programs {
 		p := &programs[i]

@@ -11,9 +11,12 @@ type program struct {
 	flags    []string          // for go test
 	limited  bool              // Options.LimitTxnSize is set: the program counts on ErrTxnTooBig
 	rewrite  map[string]string // import paths to replace, for programs of an older Badger
-	edits    map[string]string // of the source, where Badger v4 lacks what the program uses
+	edits    []edit            // where Badger v4 lacks what the program uses
 	differs  map[string]string // tests that fail here for a reason that the README names
 }
+
+// edit replaces a text in a file.
+type edit struct{ file, from, to string }
 
 const badgerPath = "github.com/dgraph-io/badger/v4"
 
@@ -39,10 +42,10 @@ var programs = []program{
 		name: "nosql", module: "github.com/smallstep/nosql", version: "v0.8.0",
 		packages: []string{"."},
 		rewrite:  map[string]string{"github.com/dgraph-io/badger/v2": badgerPath},
-		edits: map[string]string{
-			"bo.ValueLogLoadingMode = options.MemoryMap": "_ = options.None",
-			"bo.ValueLogLoadingMode = options.FileIO":    "_ = options.None",
-			"badger.ErrInvalidLoadingMode":               "badger.ErrInvalidRequest",
+		edits: []edit{
+			{"badger/v2/badger.go", "bo.ValueLogLoadingMode = options.MemoryMap", "_ = options.None"},
+			{"badger/v2/badger.go", "bo.ValueLogLoadingMode = options.FileIO", "_ = options.None"},
+			{"badger/v2/badger.go", "badger.ErrInvalidLoadingMode", "badger.ErrInvalidRequest"},
 		},
 	},
 	{
