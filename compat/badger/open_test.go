@@ -122,6 +122,9 @@ func TestReadOnly(t *testing.T) {
 	if _, err := Open(quiet(dir).WithReadOnly(true)); !errors.Is(err, brock.ErrLocked) {
 		t.Errorf("while it is written: %v", err)
 	}
+	if _, err := Open(quiet(dir).WithBypassLockGuard(true)); !errors.Is(err, brock.ErrLocked) {
+		t.Errorf("a second writer: %v", err)
+	}
 	// BypassLockGuard: it is read while it is written, as of the last sync before Open.
 	check(t, db.Sync())
 	follower := openDB(t, quiet(dir).WithReadOnly(true).WithBypassLockGuard(true))

@@ -14,19 +14,22 @@ func (opt Options) WithDir(val string) Options {
 	return opt
 }
 
-// WithValueDir returns the options with ValueDir: the directory of the journal and of values, which may be Dir.
+// WithValueDir returns the options with ValueDir: the directory of the journal and of values,
+// which may be Dir.
 func (opt Options) WithValueDir(val string) Options {
 	opt.ValueDir = val
 	return opt
 }
 
-// WithSyncWrites returns the options with SyncWrites: whether a commit waits until it is on the disk.
+// WithSyncWrites returns the options with SyncWrites: whether a commit waits until it is on the
+// disk.
 func (opt Options) WithSyncWrites(val bool) Options {
 	opt.SyncWrites = val
 	return opt
 }
 
-// WithNumVersionsToKeep returns the options with NumVersionsToKeep: how many versions of a key stay.
+// WithNumVersionsToKeep returns the options with NumVersionsToKeep: how many versions of a key
+// stay.
 func (opt Options) WithNumVersionsToKeep(val int) Options {
 	opt.NumVersionsToKeep = val
 	return opt
@@ -44,7 +47,8 @@ func (opt Options) WithReadOnly(val bool) Options {
 	return opt
 }
 
-// WithMetricsEnabled returns the options with MetricsEnabled: whether the store counts in the expvar metrics.
+// WithMetricsEnabled returns the options with MetricsEnabled: whether the store counts in the
+// expvar metrics.
 func (opt Options) WithMetricsEnabled(val bool) Options {
 	opt.MetricsEnabled = val
 	return opt
@@ -56,13 +60,15 @@ func (opt Options) WithLogger(val Logger) Options {
 	return opt
 }
 
-// WithBaseTableSize returns the options with BaseTableSize: a size of Badger's engine, which changes nothing.
+// WithBaseTableSize returns the options with BaseTableSize: a size of Badger's engine, which
+// changes nothing.
 func (opt Options) WithBaseTableSize(val int64) Options {
 	opt.BaseTableSize = val
 	return opt
 }
 
-// WithLevelSizeMultiplier returns the options with LevelSizeMultiplier: a ratio of Badger's engine, which changes nothing.
+// WithLevelSizeMultiplier returns the options with LevelSizeMultiplier: a ratio of Badger's
+// engine, which changes nothing.
 func (opt Options) WithLevelSizeMultiplier(val int) Options {
 	opt.LevelSizeMultiplier = val
 	return opt
@@ -74,55 +80,64 @@ func (opt Options) WithMaxLevels(val int) Options {
 	return opt
 }
 
-// WithValueThreshold returns the options with ValueThreshold: a size of Badger's engine, which is checked and changes nothing.
+// WithValueThreshold returns the options with ValueThreshold: a size of Badger's engine, which
+// is checked and changes nothing.
 func (opt Options) WithValueThreshold(val int64) Options {
 	opt.ValueThreshold = val
 	return opt
 }
 
-// WithVLogPercentile returns the options with VLogPercentile: a number of Badger's engine, which is checked and changes nothing.
+// WithVLogPercentile returns the options with VLogPercentile: a number of Badger's engine, which
+// is checked and changes nothing.
 func (opt Options) WithVLogPercentile(t float64) Options {
 	opt.VLogPercentile = t
 	return opt
 }
 
-// WithNumMemtables returns the options with NumMemtables: a number of Badger's engine, which changes nothing.
+// WithNumMemtables returns the options with NumMemtables: a number of Badger's engine, which
+// changes nothing.
 func (opt Options) WithNumMemtables(val int) Options {
 	opt.NumMemtables = val
 	return opt
 }
 
-// WithMemTableSize returns the options with MemTableSize: the size from which the memory of the store and the limits of LimitTxnSize follow.
+// WithMemTableSize returns the options with MemTableSize: the size from which the memory of the
+// store and the limits of LimitTxnSize follow.
 func (opt Options) WithMemTableSize(val int64) Options {
 	opt.MemTableSize = val
 	return opt
 }
 
-// WithBloomFalsePositive returns the options with BloomFalsePositive: a number of Badger's engine, which changes nothing.
+// WithBloomFalsePositive returns the options with BloomFalsePositive: a number of Badger's
+// engine, which changes nothing.
 func (opt Options) WithBloomFalsePositive(val float64) Options {
 	opt.BloomFalsePositive = val
 	return opt
 }
 
-// WithBlockSize returns the options with BlockSize: a size of Badger's engine, which changes nothing.
+// WithBlockSize returns the options with BlockSize: a size of Badger's engine, which changes
+// nothing.
 func (opt Options) WithBlockSize(val int) Options {
 	opt.BlockSize = val
 	return opt
 }
 
-// WithNumLevelZeroTables returns the options with NumLevelZeroTables: a number of Badger's engine, which changes nothing.
+// WithNumLevelZeroTables returns the options with NumLevelZeroTables: a number of Badger's
+// engine, which changes nothing.
 func (opt Options) WithNumLevelZeroTables(val int) Options {
 	opt.NumLevelZeroTables = val
 	return opt
 }
 
-// WithNumLevelZeroTablesStall returns the options with NumLevelZeroTablesStall: a number of Badger's engine, which changes nothing.
+// WithNumLevelZeroTablesStall returns the options with NumLevelZeroTablesStall: a number of
+// Badger's engine, which changes nothing.
 func (opt Options) WithNumLevelZeroTablesStall(val int) Options {
 	opt.NumLevelZeroTablesStall = val
 	return opt
 }
 
-// WithBaseLevelSize returns the options with BaseLevelSize: a size of Badger's engine, which changes nothing.
+// WithBaseLevelSize returns the options with BaseLevelSize: a size of Badger's engine, which
+// changes nothing.
 func (opt Options) WithBaseLevelSize(val int64) Options {
 	opt.BaseLevelSize = val
 	return opt
@@ -135,31 +150,36 @@ func (opt Options) WithValueLogFileSize(val int64) Options {
 	return opt
 }
 
-// WithValueLogMaxEntries returns the options with ValueLogMaxEntries: a number of Badger's engine, which changes nothing.
+// WithValueLogMaxEntries returns the options with ValueLogMaxEntries: a number of Badger's
+// engine, which changes nothing.
 func (opt Options) WithValueLogMaxEntries(val uint32) Options {
 	opt.ValueLogMaxEntries = val
 	return opt
 }
 
-// WithNumCompactors returns the options with NumCompactors: a number of Badger's engine, which is checked and changes nothing.
+// WithNumCompactors returns the options with NumCompactors: a number of Badger's engine, which
+// is checked and changes nothing.
 func (opt Options) WithNumCompactors(val int) Options {
 	opt.NumCompactors = val
 	return opt
 }
 
-// WithCompactL0OnClose returns the options with CompactL0OnClose: whether Close compacts in Badger; it changes nothing.
+// WithCompactL0OnClose returns the options with CompactL0OnClose: whether Close compacts in
+// Badger; it changes nothing.
 func (opt Options) WithCompactL0OnClose(val bool) Options {
 	opt.CompactL0OnClose = val
 	return opt
 }
 
-// WithEncryptionKey returns the options with EncryptionKey: the key that encrypts the store: 16, 24 or 32 bytes, or none.
+// WithEncryptionKey returns the options with EncryptionKey: the key that encrypts the store: 16,
+// 24 or 32 bytes, or none.
 func (opt Options) WithEncryptionKey(key []byte) Options {
 	opt.EncryptionKey = key
 	return opt
 }
 
-// WithEncryptionKeyRotationDuration returns the options with EncryptionKeyRotationDuration: after which time a new data key is made.
+// WithEncryptionKeyRotationDuration returns the options with EncryptionKeyRotationDuration:
+// after which time a new data key is made.
 func (opt Options) WithEncryptionKeyRotationDuration(d time.Duration) Options {
 	opt.EncryptionKeyRotationDuration = d
 	return opt
@@ -171,19 +191,22 @@ func (opt Options) WithCompression(cType options.CompressionType) Options {
 	return opt
 }
 
-// WithVerifyValueChecksum returns the options with VerifyValueChecksum: whether each read is verified.
+// WithVerifyValueChecksum returns the options with VerifyValueChecksum: whether each read is
+// verified.
 func (opt Options) WithVerifyValueChecksum(val bool) Options {
 	opt.VerifyValueChecksum = val
 	return opt
 }
 
-// WithChecksumVerificationMode returns the options with ChecksumVerificationMode: when checksums are verified.
+// WithChecksumVerificationMode returns the options with ChecksumVerificationMode: when checksums
+// are verified.
 func (opt Options) WithChecksumVerificationMode(cvMode options.ChecksumVerificationMode) Options {
 	opt.ChecksumVerificationMode = cvMode
 	return opt
 }
 
-// WithBlockCacheSize returns the options with BlockCacheSize: a size of Badger's engine, which changes nothing.
+// WithBlockCacheSize returns the options with BlockCacheSize: a size of Badger's engine, which
+// changes nothing.
 func (opt Options) WithBlockCacheSize(size int64) Options {
 	opt.BlockCacheSize = size
 	return opt
@@ -195,37 +218,43 @@ func (opt Options) WithInMemory(b bool) Options {
 	return opt
 }
 
-// WithZSTDCompressionLevel returns the options with ZSTDCompressionLevel: a number of Badger's engine, which changes nothing.
+// WithZSTDCompressionLevel returns the options with ZSTDCompressionLevel: a number of Badger's
+// engine, which changes nothing.
 func (opt Options) WithZSTDCompressionLevel(cLevel int) Options {
 	opt.ZSTDCompressionLevel = cLevel
 	return opt
 }
 
-// WithBypassLockGuard returns the options with BypassLockGuard: whether a read-only store is opened while another process writes it.
+// WithBypassLockGuard returns the options with BypassLockGuard: whether a read-only store is
+// opened while another process writes it.
 func (opt Options) WithBypassLockGuard(b bool) Options {
 	opt.BypassLockGuard = b
 	return opt
 }
 
-// WithIndexCacheSize returns the options with IndexCacheSize: a size of Badger's engine, which changes nothing.
+// WithIndexCacheSize returns the options with IndexCacheSize: a size of Badger's engine, which
+// changes nothing.
 func (opt Options) WithIndexCacheSize(size int64) Options {
 	opt.IndexCacheSize = size
 	return opt
 }
 
-// WithDetectConflicts returns the options with DetectConflicts: whether commits are checked for conflicts.
+// WithDetectConflicts returns the options with DetectConflicts: whether commits are checked for
+// conflicts.
 func (opt Options) WithDetectConflicts(b bool) Options {
 	opt.DetectConflicts = b
 	return opt
 }
 
-// WithNamespaceOffset returns the options with NamespaceOffset: where in a key its namespace is; negative is nowhere.
+// WithNamespaceOffset returns the options with NamespaceOffset: where in a key its namespace is;
+// negative is nowhere.
 func (opt Options) WithNamespaceOffset(offset int) Options {
 	opt.NamespaceOffset = offset
 	return opt
 }
 
-// WithLimitTxnSize returns the options with LimitTxnSize: whether transactions larger than Badger's limits get ErrTxnTooBig.
+// WithLimitTxnSize returns the options with LimitTxnSize: whether transactions larger than
+// Badger's limits get ErrTxnTooBig.
 func (opt Options) WithLimitTxnSize(val bool) Options {
 	opt.LimitTxnSize = val
 	return opt
@@ -238,7 +267,8 @@ func (opt Options) WithLoggingLevel(val loggingLevel) Options {
 	return opt
 }
 
-// WithExternalMagic returns the options with ExternalMagicVersion: a number of the application that is
+// WithExternalMagic returns the options with ExternalMagicVersion: a number of the application
+// that is
 // stored in a new store, and that every Open must give.
 func (opt Options) WithExternalMagic(magic uint16) Options {
 	opt.ExternalMagicVersion = magic
