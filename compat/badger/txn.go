@@ -278,7 +278,10 @@ func (t *Txn) modify(e *Entry) error {
 	case t.discarded:
 		return ErrDiscardedTxn
 	case t.brock == nil:
-		return t.failure()
+		if err := t.failure(); err != ErrDBClosed {
+			return err
+		}
+		return ErrBlockedWrites // as a write of Badger ends after Close, there at the commit
 	}
 	if err := t.db.checkEntry(e); err != nil {
 		return err

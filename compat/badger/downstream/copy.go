@@ -174,11 +174,11 @@ func prepareProgram(ctx context.Context, p *program, source, dir string) error {
 		}
 		return writeFile(filepath.Join(dir, name), content)
 	})
-	if err != nil || len(p.rewrite) == 0 {
+	if err != nil {
 		return err
 	}
-	// The version that this module is compared with.
-	return editModule(ctx, dir, "-require="+badgerPath+"@v4.9.6")
+	// The version that this module is compared with. Older ones differ from it, too.
+	return editModule(ctx, filepath.Join(dir, p.tests), "-require="+badgerPath+"@v4.9.6")
 }
 
 // usePorted has the program in dir use the copy of this module.
@@ -193,9 +193,15 @@ func editModule(ctx context.Context, dir string, args ...string) error {
 
 // command runs a command in dir, outside of this repository's workspace.
 func command(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+	return commandWith(ctx, nil, dir, name, args...)
+}
+
+// commandWith is command with more environment.
+func commandWith(ctx context.Context, env []string, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	cmd.Env = append(cmd.Env, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

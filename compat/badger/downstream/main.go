@@ -141,12 +141,12 @@ func runProgram(ctx context.Context, o *options, p *program) row {
 				r.err = fmt.Errorf("copy of this module: %w", err)
 				return r
 			}
-			if err := usePorted(ctx, dir, ported, o.root); err != nil {
+			if err := usePorted(ctx, filepath.Join(dir, p.tests), ported, o.root); err != nil {
 				r.err = err
 				return r
 			}
 		}
-		result, err := runTests(ctx, p, dir, o.timeout)
+		result, err := runTests(ctx, p, filepath.Join(dir, p.tests), o.timeout)
 		if err != nil {
 			r.err = err
 			return r

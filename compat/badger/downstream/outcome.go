@@ -33,7 +33,7 @@ func runTests(ctx context.Context, p *program, dir string, timeout time.Duration
 	args := []string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + timeout.String()}
 	args = append(append(args, p.flags...), p.packages...)
 	begun := time.Now()
-	out, err := command(ctx, dir, "go", args...)
+	out, err := commandWith(ctx, p.env, dir, "go", args...)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return nil, err
@@ -44,7 +44,7 @@ func runTests(ctx context.Context, p *program, dir string, timeout time.Duration
 	}
 	result.took = time.Since(begun)
 	if len(result.passed)+len(result.failed) == 0 {
-		return nil, fmt.Errorf("no test has run: %w", err)
+		return nil, errors.Join(errors.New("no test has run"), err)
 	}
 	return result, nil
 }

@@ -6,9 +6,11 @@ type program struct {
 	module   string   // its path
 	version  string   // on the proxy
 	dir      string   // of the module in its repository; empty is the root
+	tests    string   // directory of the module with the tests; empty is the same
 	paths    []string // of its repository, if not all of it is needed
 	packages []string
 	flags    []string          // for go test
+	env      []string          // for go test, each as NAME=value
 	limited  bool              // Options.LimitTxnSize is set: the program counts on ErrTxnTooBig
 	rewrite  map[string]string // import paths to replace, for programs of an older Badger
 	edits    []edit            // where Badger v4 lacks what the program uses
@@ -46,6 +48,7 @@ var programs = []program{
 			{"badger/v2/badger.go", "bo.ValueLogLoadingMode = options.MemoryMap", "_ = options.None"},
 			{"badger/v2/badger.go", "bo.ValueLogLoadingMode = options.FileIO", "_ = options.None"},
 			{"badger/v2/badger.go", "badger.ErrInvalidLoadingMode", "badger.ErrInvalidRequest"},
+			{"nosql_test.go", `New("badger", path`, `New("badgerv2", path`}, // its default is v1
 		},
 	},
 	{
@@ -65,19 +68,18 @@ var programs = []program{
 		flags: []string{"-tags", "badgerdb"},
 	},
 	{
-		name: "corekv", module: "github.com/sourcenetwork/corekv", packages: []string{"./..."},
+		name: "corekv", module: "github.com/sourcenetwork/corekv", tests: "test", packages: []string{"./..."},
+		env: []string{"CORE_KV_MULTIPLIERS=badger"},
+		differs: map[string]string{
+			"TestIteratorCloseNextValue_NoTxn": "a value after Close that Badger has prefetched",
+		},
+	},
+	{
+		name: "corekv-txn", module: "github.com/sourcenetwork/corekv", tests: "test", packages: []string{"./..."},
+		env: []string{"CORE_KV_MULTIPLIERS=namespace,badger,txn-commit"},
 	},
 	{
 		name: "raft-badger", module: "github.com/rfyiamcool/raft-badger", packages: []string{"./..."},
 		rewrite: map[string]string{"github.com/dgraph-io/badger/v3": badgerPath},
-	},
-	{
-		name: "dgraph", module: "github.com/dgraph-io/dgraph/v25",
-		paths:    []string{":(glob)**/*.go", "go.mod", "go.sum"},
-		packages: []string{"./raftwal/...", "./posting/..."},
-	},
-	{
-		name: "oasis", module: "github.com/oasisprotocol/oasis-core/go", dir: "go",
-		packages: []string{"./storage/mkvs/..."},
 	},
 }
