@@ -1,0 +1,5 @@
+//go:build race
+
+package badger
+
+const isRace = true // pools forget at random then
