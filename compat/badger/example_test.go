@@ -8,26 +8,20 @@ import (
 	badger "github.com/brockdb/brock/compat/badger"
 )
 
-// The program of the README. Only its import path is not Badger's.
-func Example() {
-	dir, err := os.MkdirTemp("", "example")
+// answer is the program of the README. Only its import path is not Badger's.
+func answer(dir string) error {
+	db, err := badger.Open(badger.DefaultOptions(dir))
 	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-
-	db, err := badger.Open(badger.DefaultOptions(dir).WithLogger(nil))
-	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	defer db.Close()
 	err = db.Update(func(txn *badger.Txn) error {
 		return txn.Set([]byte("answer"), []byte("42"))
 	})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	err = db.View(func(txn *badger.Txn) error {
+	return db.View(func(txn *badger.Txn) error {
 		item, err := txn.Get([]byte("answer"))
 		if err != nil {
 			return err
@@ -37,7 +31,15 @@ func Example() {
 			return nil
 		})
 	})
+}
+
+func Example() {
+	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := answer(dir); err != nil {
 		log.Fatal(err)
 	}
 	// Output: The answer is 42

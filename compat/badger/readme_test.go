@@ -38,11 +38,11 @@ func TestReadme(t *testing.T) {
 	if rows < 30 {
 		t.Errorf("%d rows with tests", rows)
 	}
-	_, program, _ := strings.Cut(string(readme), "	db, err := badger.Open(badger.DefaultOptions(\"data\"))\n")
+	_, program, _ := strings.Cut(string(readme), "	db, err := badger.Open(badger.DefaultOptions(dir))\n")
 	program, _, _ = strings.Cut(program, "}\n```")
 	example, err := os.ReadFile("example_test.go")
 	check(t, err)
 	if len(program) < 100 || !bytes.Contains(example, []byte(program)) {
-		t.Error("the program of the README is not in Example")
+		t.Error("no example runs the program of the README")
 	}
 }
