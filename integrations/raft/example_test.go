@@ -19,11 +19,6 @@ func startNode(dir string, fsm raft.FSM, net raft.Transport, conf *raft.Config) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if list, err := snaps.List(); err == nil && len(list) > 0 {
-		if err := store.DropStale(list[0].Index); err != nil {
-			return nil, nil, err
-		}
-	}
 	node, err := raft.NewRaft(conf, fsm, store, store, snaps, net)
 	return node, store, err
 }
