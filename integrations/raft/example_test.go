@@ -41,7 +41,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, code, _ := strings.Cut(string(readme), "```go\n")
+	_, code, _ := strings.Cut(string(readme), "```golang\n")
 	code, _, found := strings.Cut(code, "```")
 	if !found || strings.Count(code, "\n") < 10 {
 		t.Fatal("the README has no program")
