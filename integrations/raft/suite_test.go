@@ -134,7 +134,7 @@ func runGo(t *testing.T, dir string, args ...string) []byte {
 func runSuite(t *testing.T, dir, run, skip, env string) (failed, passed []string) {
 	cmd := exec.Command("go", "test", "-json", "-vet=off", "-timeout=30m", "-run="+run, "-skip="+skip)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", env)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "INTEG_TESTS=yes", env)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output() // an error is also that a test has failed
