@@ -1,0 +1,304 @@
+package replicated
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// The kinds of a request, and the states of an answer.
+const (
+	callTerm    = 1
+	callIndex   = 2
+	callPropose = 3
+	callChange  = 4
+	callFetch   = 5
+
+	statusDone     = 0
+	statusNoLeader = 1
+	statusRefused  = 2
+	statusUnknown  = 3
+)
+
+const (
+	maxMessage = 2 << 20 // bytes of a request or an answer
+	maxIdle    = 8       // connections to a node that wait for the next request
+)
+
+// peers calls other nodes.
+type peers struct {
+	dial    func(address raft.ServerAddress, timeout time.Duration) (net.Conn, error)
+	timeout time.Duration // of one call
+
+	mu   sync.Mutex // guards:
+	idle map[raft.ServerAddress][]net.Conn
+	asks map[raft.ServerAddress]int // calls of confirm that are under way
+}
+
+// errNotSent is a call that has not reached the other node.
+var errNotSent = errors.New("replicated: the node can't be reached")
+
+// call sends a request and returns the answer. After errNotSent the node has not got it.
+func (p *peers) call(ctx context.Context, address raft.ServerAddress, kind byte, body []byte) (status byte, answer []byte, err error) {
+	deadline := time.Now().Add(p.timeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	for sent := false; ; sent = true {
+		c, used, err := p.take(address, time.Until(deadline))
+		if err != nil {
+			if !sent { // else an earlier connection may have brought it there
+				err = fmt.Errorf("%w: %w", errNotSent, err)
+			}
+			return 0, nil, err
+		}
+		_ = c.SetDeadline(deadline)
+		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+		if err = writeMessage(c, kind, body); err == nil {
+			status, answer, err = readMessage(bufio.NewReader(c))
+		}
+		if stop() && err == nil {
+			p.put(address, c)
+			return status, answer, nil
+		}
+		_ = c.Close()
+		if err == nil {
+			return status, answer, nil
+		}
+		// The other side may have closed a connection that was idle. To send it again is no harm:
+		// a command has its session.
+		if used && ctx.Err() == nil && time.Now().Before(deadline) {
+			continue
+		}
+		return 0, nil, err
+	}
+}
+
+// confirm reports whether a node answers that it is in this term or an older one. While very many
+// calls have no answer, it asks no more.
+func (p *peers) confirm(ctx context.Context, address raft.ServerAddress, timeout time.Duration, term uint64) bool {
+	p.mu.Lock()
+	busy := p.asks[address] >= maxIdle
+	if !busy {
+		p.asks[address]++
+	}
+	p.mu.Unlock()
+	if busy {
+		return false
+	}
+	defer func() {
+		p.mu.Lock()
+		p.asks[address]--
+		p.mu.Unlock()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	status, answer, err := p.call(ctx, address, callTerm, nil)
+	d := decoder{b: answer}
+	return err == nil && status == statusDone && d.readNumber() <= term && d.err == nil
+}
+
+// take returns a connection, an idle one if there is one.
+func (p *peers) take(address raft.ServerAddress, timeout time.Duration) (c net.Conn, used bool, err error) {
+	p.mu.Lock()
+	if idle := p.idle[address]; len(idle) > 0 {
+		c, p.idle[address] = idle[len(idle)-1], idle[:len(idle)-1]
+		p.mu.Unlock()
+		return c, true, nil
+	}
+	p.mu.Unlock()
+	if timeout <= 0 {
+		return nil, false, context.DeadlineExceeded
+	}
+	c, err = p.dial(address, timeout)
+	return c, false, err
+}
+
+func (p *peers) put(address raft.ServerAddress, c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle[address]) >= maxIdle {
+		_ = c.Close()
+		return
+	}
+	p.idle[address] = append(p.idle[address], c)
+}
+
+// fetch asks for a checkpoint. The caller closes the stream.
+func (p *peers) fetch(ctx context.Context, address raft.ServerAddress, name string) (io.ReadCloser, error) {
+	c, err := p.dial(address, p.timeout)
+	if err != nil {
+		return nil, err
+	}
+	r := &stream{c: c, r: bufio.NewReaderSize(c, 256<<10), timeout: p.timeout}
+	r.stop = context.AfterFunc(ctx, func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(p.timeout))
+	if err = writeMessage(c, callFetch, appendBytes(nil, []byte(name))); err == nil {
+		var status byte
+		var text []byte
+		if status, text, err = readMessage(r.r); err == nil && status != statusDone {
+			err = errors.New(string(text))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// stream is the rest of a connection. A read fails if nothing comes for timeout.
+type stream struct {
+	c       net.Conn
+	r       *bufio.Reader
+	timeout time.Duration
+	stop    func() bool
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	_ = s.c.SetDeadline(time.Now().Add(s.timeout))
+	return s.r.Read(p)
+}
+
+func (s *stream) Close() error {
+	s.stop()
+	return s.c.Close()
+}
+
+// patient is a connection of which each write may take timeout.
+type patient struct {
+	net.Conn
+	timeout time.Duration
+}
+
+func (p patient) Write(b []byte) (int, error) {
+	_ = p.SetWriteDeadline(time.Now().Add(p.timeout))
+	return p.Conn.Write(b)
+}
+
+func writeMessage(w io.Writer, kind byte, body []byte) error {
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 5+len(body)), uint32(1+len(body)))
+	_, err := w.Write(append(append(b, kind), body...))
+	return err
+}
+
+func readMessage(r io.Reader) (kind byte, body []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n < 1 || n > maxMessage {
+		return 0, nil, fmt.Errorf("replicated: a message of %d bytes", n)
+	}
+	body = make([]byte, n-1)
+	_, err = io.ReadFull(r, body)
+	return head[4], body, err
+}
+
+// serveConn answers the requests of another node, one after the other.
+func (n *Node) serveConn(c net.Conn) {
+	r := bufio.NewReader(c)
+	for {
+		kind, body, err := readMessage(r)
+		if err != nil {
+			return
+		}
+		if kind == callFetch {
+			n.serveFetch(c, body)
+			return
+		}
+		ctx, cancel := context.WithTimeout(n.ctx, n.o.RPCTimeout)
+		status, answer := n.answer(ctx, kind, body)
+		cancel()
+		_ = c.SetWriteDeadline(time.Now().Add(n.o.RPCTimeout))
+		if writeMessage(c, status, answer) != nil {
+			return
+		}
+	}
+}
+
+func (n *Node) serveFetch(c net.Conn, body []byte) {
+	d := decoder{b: body}
+	name := string(d.readKey())
+	to := patient{c, n.o.RPCTimeout}
+	if r := n.snapshots.current(); d.err != nil || r.snapshot == nil || r.snapshot.name != name {
+		_ = writeMessage(to, statusRefused, []byte("the checkpoint is gone"))
+		return
+	}
+	if writeMessage(to, statusDone, nil) != nil {
+		return
+	}
+	// A stream that ends early is refused by the receiver: a backup says where it ends.
+	if err := n.snapshots.send(n.ctx, name, to); err != nil {
+		n.logger.Warn("send checkpoint", "name", name, "error", err)
+	}
+}
+
+// answer does what a request asks for. It is the same for one of this node.
+func (n *Node) answer(ctx context.Context, kind byte, body []byte) (status byte, answer []byte) {
+	if n.Err() != nil {
+		return statusNoLeader, nil
+	}
+	var err error
+	switch kind {
+	case callTerm:
+		return statusDone, binary.AppendUvarint(nil, n.raft.CurrentTerm())
+	case callIndex:
+		var index uint64
+		if index, err = n.readIndex(ctx); err == nil {
+			return statusDone, binary.AppendUvarint(nil, index)
+		}
+	case callPropose:
+		var r result
+		if r, err = n.propose(ctx, body); err == nil {
+			return statusDone, encodeResult(r)
+		}
+	case callChange:
+		d := decoder{b: body}
+		change, id, address := d.readByte(), string(d.readKey()), string(d.readKey())
+		if err = d.wrap("change"); err == nil {
+			err = n.change(ctx, change, id, address)
+		}
+		if err == nil {
+			return statusDone, nil
+		}
+	default:
+		err = fmt.Errorf("%w: a request of kind %d", errRefused, kind)
+	}
+	switch {
+	case errors.Is(err, errNotLeader):
+		leader, _ := n.raft.LeaderWithID()
+		return statusNoLeader, []byte(leader)
+	case errors.Is(err, errRefused):
+		return statusRefused, []byte(err.Error())
+	}
+	return statusUnknown, []byte(err.Error())
+}
+
+func encodeResult(r result) []byte {
+	b := binary.AppendUvarint(nil, r.index)
+	switch {
+	case r.lost:
+		return append(b, 2)
+	case r.holds:
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func decodeResult(b []byte) (r result, err error) {
+	d := decoder{b: b}
+	r.index = d.readNumber()
+	flag := d.readByte()
+	r.holds, r.lost = flag == 1, flag == 2
+	d.check(len(d.b) == 0 && flag <= 2, "goes on behind its end")
+	return r, d.wrap("result")
+}
