@@ -192,9 +192,6 @@ func (x *client) operate() {
 	}
 	if err != nil {
 		if in.kind == 'r' || !errors.Is(err, ErrUnknown) {
-			if in.kind != 'r' {
-				x.c.t.Logf("not done: %s %v", in.value, err)
-			}
 			return
 		}
 		out = opOutput{unknown: true}
