@@ -184,27 +184,37 @@ func (c *cluster) compare() {
 		}))
 		return all
 	}
-	var first map[string]pair
-	var digest [32]byte
-	for i, m := range c.members {
-		n := m.node.Load()
-		c.wait(m.id+" to catch up", func() bool { return n.Status().Applied >= index })
-		at, d, err := n.Digest(context.Background())
+	// A command that was sent twice may still be on its way: compare when all are at one entry.
+	var states []map[string]pair
+	var digests [][32]byte
+	c.wait("all nodes to be at one entry", func() bool {
+		states, digests = nil, nil
+		for _, m := range c.members {
+			n := m.node.Load()
+			before, _, err := n.Digest(context.Background())
+			must(c.t, err)
+			states = append(states, read(n))
+			at, d, err := n.Digest(context.Background())
+			must(c.t, err)
+			if before < index || at != before {
+				return false
+			}
+			index, digests = at, append(digests, d)
+		}
+		again, _, err := c.members[0].node.Load().Digest(context.Background())
 		must(c.t, err)
-		all := read(n)
-		if i == 0 {
-			first, digest, index = all, d, at
-			continue
+		return again == index
+	})
+	for i, m := range c.members {
+		if len(states[i]) != len(states[0]) {
+			c.t.Errorf("%s has %d keys, %s %d", m.id, len(states[i]), c.members[0].id, len(states[0]))
 		}
-		if len(all) != len(first) || at != index {
-			c.t.Errorf("%s has %d keys at entry %d, %s %d at %d", m.id, len(all), at, c.members[0].id, len(first), index)
-		}
-		for key, p := range first {
-			if all[key] != p {
-				c.t.Errorf("%s: %s has %q of version %d, %s %q of %d", key, m.id, all[key].value, all[key].version, c.members[0].id, p.value, p.version)
+		for key, p := range states[0] {
+			if other := states[i][key]; other != p {
+				c.t.Errorf("%s: %s has %q of version %d, %s %q of %d", key, m.id, other.value, other.version, c.members[0].id, p.value, p.version)
 			}
 		}
-		if d != digest {
+		if digests[i] != digests[0] {
 			c.t.Errorf("%s has another digest than %s", m.id, c.members[0].id)
 		}
 	}

@@ -232,9 +232,15 @@ func (m *machine) Restore(source io.ReadCloser) error {
 	if err != nil {
 		return err
 	}
+	// Behind it raft sends what follows its own index, which may be that of a barrier.
+	r := m.n.snapshots.current()
+	if r.snapshot == nil || r.snapshot.name != h.name {
+		return fmt.Errorf("replicated: snapshot %q is gone", h.name)
+	}
 	now := m.n.current()
 	// What the log has committed is the same everywhere: a state that is further needs nothing.
 	if now.applied.index >= h.applied.index {
+		m.n.setDone(r.meta.Index)
 		return nil
 	}
 	next, err := m.n.o.makeState(m.n.ctx, now.number+1, h)
@@ -245,6 +251,6 @@ func (m *machine) Restore(source io.ReadCloser) error {
 		return errors.Join(err, next.db.Close())
 	}
 	m.n.swap(next)
-	m.n.setDone(h.applied.index)
+	m.n.setDone(r.meta.Index)
 	return nil
 }

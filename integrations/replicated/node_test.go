@@ -177,6 +177,30 @@ func TestJoinNeedsSnapshot(t *testing.T) {
 	c.compare()
 }
 
+// TestSnapshotBehindABarrier takes a snapshot whose index is no command's. A node that gets it must not
+// wait for a command that never comes.
+func TestSnapshotBehindABarrier(t *testing.T) {
+	c := newCluster(t, 3, smallLogs)
+	c.fill(c.leader().node.Load())
+	ctx := within(t, time.Minute)
+	must(t, c.leader().node.Load().raft.LeadershipTransfer().Error())
+	n := c.leader().node.Load()
+	if _, err := get(n, Newest, "fill1"); err != nil { // the leader puts a barrier into the log
+		t.Fatal(err)
+	}
+	c.wait("a snapshot", func() bool { return n.raft.Snapshot().Error() == nil })
+	if r := n.snapshots.current(); r.meta.Index <= r.snapshot.applied.index {
+		t.Fatalf("the snapshot is of entry %d, its command is %d", r.meta.Index, r.snapshot.applied.index)
+	}
+	m := c.add("n4")
+	c.start(m)
+	must(t, m.node.Load().Join(ctx, string(n.address()), true))
+	if _, err := get(m.node.Load(), Newest, "fill1"); err != nil {
+		t.Error(err)
+	}
+	c.compare()
+}
+
 // TestSnapshotUnderReaders brings a node that lags a snapshot. Who reads its old state may go on for a
 // while, and then gets a typed error; a Watch gets it at once, and begins anew.
 func TestSnapshotUnderReaders(t *testing.T) {
