@@ -103,6 +103,7 @@ type guardedLog struct {
 	disk  *disk
 	bytes atomic.Int64 // of entries that were stored
 	count atomic.Int64 // of these entries
+	cut   atomic.Bool  // the tail was deleted, and raft does not know yet where the log ends
 }
 
 var (
@@ -117,8 +118,11 @@ func (g *guardedLog) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Lo
 // StoreLogs implements raft.LogStore. On a full disk a leader steps down and a follower does not
 // acknowledge, so an error is enough; after any other one the node stops.
 func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
-	err := g.disk.do(func() error { return g.Store.StoreLogs(logs) })
-	if err != nil {
+	store := func() error { return g.Store.StoreLogs(logs) }
+	if g.cut.Load() {
+		// Raft would go on as if the deleted entries were there.
+		g.disk.must(store)
+	} else if err := g.disk.do(store); err != nil {
 		if !passes(err) && !errors.Is(err, raftstore.ErrGap) {
 			g.disk.fail(err)
 		}
@@ -127,6 +131,7 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 	for _, l := range logs {
 		g.bytes.Add(int64(len(l.Data)) + 32)
 	}
+	g.cut.Store(false)
 	g.count.Add(int64(len(logs)))
 	return nil
 }
@@ -141,8 +146,11 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	return err
 }
 
-// DeleteRange implements raft.LogStore.
+// DeleteRange implements raft.LogStore. Raft deletes the tail when another leader has other entries.
 func (g *guardedLog) DeleteRange(lowest, highest uint64) error {
+	if last, err := g.Store.LastIndex(); err == nil && highest >= last {
+		g.cut.Store(true)
+	}
 	return g.disk.do(func() error { return g.Store.DeleteRange(lowest, highest) })
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/vfs"
+	"github.com/hashicorp/raft"
 )
 
 // within is a context of a test's call that must end by itself.
@@ -199,6 +200,60 @@ func TestSnapshotBehindABarrier(t *testing.T) {
 		t.Error(err)
 	}
 	c.compare()
+}
+
+// TestIncrement lets a node lag twice. The second checkpoint comes as an increment. Then it lags once
+// more, and the leader is another node: all of it comes.
+func TestIncrement(t *testing.T) {
+	c := newCluster(t, 3, func(o *Options) {
+		smallLogs(o)
+		o.Store.Tuning.MemtableSize, o.Store.Tuning.SegmentSize = 64<<10, 64<<10
+		if o.ID == "n3" {
+			o.SnapshotBytes = 1 << 40 // it takes none itself
+		}
+	})
+	late := c.members[2]
+	c.leader()
+	ctx := within(t, time.Minute)
+	values := 0
+	lag := func() *brock.BackupInfo {
+		t.Helper()
+		before := late.node.Load().Status().Snapshot
+		c.isolate(late, true, true)
+		c.wait("another leader", func() bool { return c.leader() != late })
+		n := c.leader().node.Load()
+		for range 150 {
+			values++
+			if _, err := n.Apply(ctx, new(Command).Set(fmt.Appendf(nil, "v%d", values), make([]byte, 2000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.wait("a snapshot", func() bool { return n.Status().Snapshot > before+100 })
+		c.net.heal()
+		c.wait("the snapshot to be there", func() bool { return late.node.Load().Status().Snapshot > before })
+		c.compare()
+		s := late.node.Load().snapshots
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.base.info
+	}
+	if first := lag(); first.Incremental {
+		t.Error("the first checkpoint comes as an increment")
+	}
+	leader := c.leader()
+	if second := lag(); c.leader() == leader && (!second.Incremental || second.StreamBytes > second.StoreBytes*3/4) {
+		t.Errorf("the second one: increment %v, %d bytes of %d", second.Incremental, second.StreamBytes, second.StoreBytes)
+	}
+	for _, m := range c.members[:2] {
+		if n := c.leader().node.Load(); n.o.ID != m.id {
+			must(t, n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.id), m.address())))
+			break
+		}
+	}
+	leader = c.leader()
+	if third := lag(); third.Incremental && c.leader() == leader {
+		t.Error("an increment of another node")
+	}
 }
 
 // TestSnapshotUnderReaders brings a node that lags a snapshot. Who reads its old state may go on for a

@@ -132,26 +132,32 @@ func (p *peers) put(address raft.ServerAddress, c net.Conn) {
 	p.idle[address] = append(p.idle[address], c)
 }
 
-// fetch asks for a checkpoint. The caller closes the stream.
-func (p *peers) fetch(ctx context.Context, address raft.ServerAddress, name string) (io.ReadCloser, error) {
+// fetch asks for a checkpoint, as an increment if since can be the backup before. The caller closes the
+// stream.
+func (p *peers) fetch(ctx context.Context, address raft.ServerAddress, name string, since []byte) (body io.ReadCloser, increment bool, err error) {
 	c, err := p.dial(address, p.timeout)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	r := &stream{c: c, r: bufio.NewReaderSize(c, 256<<10), timeout: p.timeout}
 	r.stop = context.AfterFunc(ctx, func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(p.timeout))
-	if err = writeMessage(c, callFetch, appendBytes(nil, []byte(name))); err == nil {
-		var status byte
-		var text []byte
-		if status, text, err = readMessage(r.r); err == nil && status != statusDone {
-			err = errors.New(string(text))
-		}
+	var status byte
+	var answer []byte
+	if err = writeMessage(c, callFetch, appendBytes(appendBytes(nil, []byte(name)), since)); err == nil {
+		status, answer, err = readMessage(r.r)
+	}
+	switch {
+	case err != nil:
+	case status != statusDone:
+		err = errors.New(string(answer))
+	case len(answer) != 1 || answer[0] > 1 || answer[0] == 1 && since == nil:
+		err = errors.New("replicated: an answer that can't be read")
 	}
 	if err != nil {
-		return nil, errors.Join(err, r.Close())
+		return nil, false, errors.Join(err, r.Close())
 	}
-	return r, nil
+	return r, answer[0] == 1, nil
 }
 
 // stream is the rest of a connection. A read fails if nothing comes for timeout.
@@ -227,18 +233,27 @@ func (n *Node) serveConn(c net.Conn) {
 
 func (n *Node) serveFetch(c net.Conn, body []byte) {
 	d := decoder{b: body}
-	name := string(d.readKey())
+	name, since := string(d.readKey()), d.readBytes()
 	to := patient{c, n.o.RPCTimeout}
-	if r := n.snapshots.current(); d.err != nil || r.snapshot == nil || r.snapshot.name != name {
-		_ = writeMessage(to, statusRefused, []byte("the checkpoint is gone"))
-		return
+	began := false
+	begin := func(increment bool) error {
+		began = true
+		if increment {
+			return writeMessage(to, statusDone, []byte{1})
+		}
+		return writeMessage(to, statusDone, []byte{0})
 	}
-	if writeMessage(to, statusDone, nil) != nil {
+	err := d.wrap("fetch")
+	if err == nil {
+		err = n.snapshots.send(n.ctx, name, since, begin, to)
+	}
+	if err == nil {
 		return
 	}
 	// A stream that ends early is refused by the receiver: a backup says where it ends.
-	if err := n.snapshots.send(n.ctx, name, to); err != nil {
-		n.logger.Warn("send checkpoint", "name", name, "error", err)
+	n.logger.Warn("send checkpoint", "name", name, "error", err)
+	if !began {
+		_ = writeMessage(to, statusRefused, []byte(err.Error()))
 	}
 }
 

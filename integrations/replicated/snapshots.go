@@ -27,6 +27,13 @@ type snapshots struct {
 	mu     sync.Mutex // guards:
 	record *record
 	users  map[string]int // transfers of checkpoints that are under way
+	base   *fetched       // the checkpoint that was fetched last; nil: none since Open
+}
+
+// fetched says where a checkpoint came from, so that the next one of the same node can be an increment.
+type fetched struct {
+	name, node string
+	info       *brock.BackupInfo
 }
 
 // setRecord changes the record, durably.
@@ -145,34 +152,48 @@ func (k *sink) Close() error {
 	return nil
 }
 
-// fetch makes a checkpoint of the one that another node has. Every byte is verified.
+// fetch makes a checkpoint of the one that another node has: by an increment, if the one before came
+// from that node, too, and is still here; else by all of it. Every byte is verified.
 func (s *snapshots) fetch(h *header) error {
 	o := &s.n.o
 	dir := o.checkpointDir(h.name)
 	if err := removeAll(o.fs(), dir); err != nil {
 		return err
 	}
-	body, err := s.n.peers.fetch(s.n.ctx, raft.ServerAddress(h.address), h.name)
+	s.mu.Lock()
+	base, here := s.base, s.record.snapshot
+	s.base = nil // if this fails, the next attempt takes all of it
+	s.mu.Unlock()
+	var since []byte
+	if base != nil && base.node == h.node && here != nil && base.name == here.name {
+		since, _ = base.info.MarshalBinary() // without an error for what Restore has returned
+	}
+	body, increment, err := s.n.peers.fetch(s.n.ctx, raft.ServerAddress(h.address), h.name, since)
 	if err != nil {
 		return fmt.Errorf("replicated: fetch checkpoint %s of %s: %w", h.name, h.node, err)
 	}
 	defer body.Close()
-	if _, err := brock.Restore(s.n.ctx, body, brock.Options{Dir: dir, FS: o.Store.FS, Keys: o.Store.Keys}); err != nil {
+	stream := io.Reader(body)
+	if increment {
+		// A checkpoint gives the same stream on each node that has it.
+		before, w := io.Pipe()
+		defer before.Close()
+		go func() { w.CloseWithError(s.backup(s.n.ctx, base.name, nil, w)) }()
+		stream = io.MultiReader(before, body)
+	}
+	info, err := brock.Restore(s.n.ctx, stream, brock.Options{Dir: dir, FS: o.Store.FS, Keys: o.Store.Keys})
+	if err != nil {
 		return fmt.Errorf("replicated: fetch checkpoint %s of %s: %w", h.name, h.node, err)
 	}
+	s.n.logger.Info("fetched", "checkpoint", h.name, "from", h.node, "bytes", info.StreamBytes, "increment", info.Incremental)
+	s.mu.Lock()
+	s.base = &fetched{h.name, h.node, info}
+	s.mu.Unlock()
 	return nil
 }
 
-// send streams a checkpoint to another node.
-func (s *snapshots) send(ctx context.Context, name string, w io.Writer) (err error) {
-	s.mu.Lock()
-	if s.record.snapshot == nil || s.record.snapshot.name != name {
-		s.mu.Unlock()
-		return fmt.Errorf("replicated: checkpoint %q is gone", name)
-	}
-	s.users[name]++
-	s.mu.Unlock()
-	defer s.release(name)
+// backup writes a checkpoint to w; since is a BackupInfo, or nil.
+func (s *snapshots) backup(ctx context.Context, name string, since *brock.BackupInfo, w io.Writer) (err error) {
 	o := s.n.o.storeOptions(s.n.o.checkpointDir(name), &s.n.none)
 	o.Mode = brock.ReadOnly
 	db, err := brock.Open(o)
@@ -180,8 +201,49 @@ func (s *snapshots) send(ctx context.Context, name string, w io.Writer) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	_, err = db.Backup(ctx, w, brock.BackupOptions{})
+	_, err = db.Backup(ctx, w, brock.BackupOptions{Since: since})
 	return err
+}
+
+// send streams a checkpoint to another node, as an increment if since can be the backup before. It
+// calls begin before the first byte.
+func (s *snapshots) send(ctx context.Context, name string, since []byte, begin func(increment bool) error, w io.Writer) error {
+	s.mu.Lock()
+	if s.record.snapshot == nil || s.record.snapshot.name != name {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: checkpoint %q is gone", errRefused, name)
+	}
+	s.users[name]++
+	s.mu.Unlock()
+	defer s.release(name)
+	info := new(brock.BackupInfo)
+	if info.UnmarshalBinary(since) != nil {
+		info = nil
+	}
+	first := &firstWrite{w: w, begin: func() error { return begin(info != nil) }}
+	err := s.backup(ctx, name, info, first)
+	if err != nil && info != nil && first.begin != nil { // it is of another store
+		info = nil
+		err = s.backup(ctx, name, nil, first)
+	}
+	return err
+}
+
+// firstWrite calls begin before its first write.
+type firstWrite struct {
+	w     io.Writer
+	begin func() error // nil: it was called
+}
+
+// Write implements io.Writer.
+func (f *firstWrite) Write(p []byte) (int, error) {
+	if begin := f.begin; begin != nil {
+		f.begin = nil
+		if err := begin(); err != nil {
+			return 0, err
+		}
+	}
+	return f.w.Write(p)
 }
 
 // release ends a transfer, and removes the checkpoint if it was the last one of an old snapshot.
