@@ -32,7 +32,9 @@ func TestFullDiskBehindACut(t *testing.T) {
 	if err := g.StoreLogs(entries(11, 20)); !errors.Is(err, brock.ErrNoSpace) {
 		t.Fatalf("a full disk: %v", err)
 	}
+	mem.SetCapacity(0)
 	must(t, g.DeleteRange(5, 10))
+	mem.SetCapacity(1)
 	done := make(chan error, 1)
 	go func() { done <- g.StoreLogs(entries(5, 20)) }()
 	select {
