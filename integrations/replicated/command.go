@@ -131,10 +131,10 @@ func decodeEntry(b []byte) (*entry, error) {
 	d.check(len(b) <= MaxCommand && e.time < 1<<56, "is too large")
 	d.check(e.kind == kindWrite && e.session > 0 && e.sequence > 0 ||
 		e.kind == kindSession && e.session == 0 && e.sequence == 0, "is of no known kind")
-	for range d.readCount() {
+	for n := d.readCount(); n > 0 && d.err == nil; n-- {
 		e.Conditions = append(e.Conditions, Condition{d.readKey(), d.readNumber()})
 	}
-	for range d.readCount() {
+	for n := d.readCount(); n > 0 && d.err == nil; n-- {
 		o := Operation{Kind: OperationKind(d.readByte()), Key: d.readKey()}
 		switch o.Kind {
 		case OpSet:

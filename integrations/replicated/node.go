@@ -80,7 +80,10 @@ func Open(o Options) (*Node, error) {
 	}
 	n.logger = hclog.New(&hclog.LoggerOptions{Name: o.ID, Level: hclog.Info, Output: out})
 	n.mux = newMux(o.Network, o.RPCTimeout, n.serveConn)
-	n.peers = &peers{timeout: o.RPCTimeout, idle: map[raft.ServerAddress][]net.Conn{}, asks: map[raft.ServerAddress]int{}}
+	n.peers = &peers{
+		timeout: o.RPCTimeout, connect: min(o.RPCTimeout, 2*o.Heartbeat), idle: map[raft.ServerAddress][]net.Conn{}, busy: map[net.Conn]raft.ServerAddress{},
+		asks: map[raft.ServerAddress]int{},
+	}
 	n.peers.dial = func(a raft.ServerAddress, t time.Duration) (net.Conn, error) { return n.mux.dialAs(prefacePeer, a, t) }
 	n.locally.run, n.leading.run = n.findIndex, n.leadIndex
 	n.disk = newDisk(n.fail, n.stopped, o.DiskWait)
@@ -90,8 +93,9 @@ func Open(o Options) (*Node, error) {
 	}
 	n.started.Store(true)
 	n.mux.start()
-	n.work.Add(1)
+	n.work.Add(2)
 	go n.housekeep()
+	go n.watchLeader()
 	return n, nil
 }
 
@@ -323,6 +327,26 @@ func (n *Node) housekeep() {
 			continue // the next tick tries again
 		}
 		taken = now
+	}
+}
+
+// watchLeader ends calls to a leader that is none any more: one that hangs would never answer them.
+func (n *Node) watchLeader() {
+	defer n.work.Done()
+	tick := time.NewTicker(n.o.Heartbeat / 4)
+	defer tick.Stop()
+	var last raft.ServerAddress
+	for {
+		select {
+		case <-n.stopped:
+			return
+		case <-tick.C:
+		}
+		now, _ := n.raft.LeaderWithID()
+		if last != "" && now != last {
+			n.peers.drop(last)
+		}
+		last = now
 	}
 }
 

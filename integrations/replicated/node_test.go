@@ -623,7 +623,7 @@ func TestRemove(t *testing.T) {
 
 // TestCloseHandsOver closes the leader. Another one leads before a heartbeat could be missed.
 func TestCloseHandsOver(t *testing.T) {
-	c := newCluster(t, 3, func(o *Options) { o.Heartbeat = 5 * time.Second })
+	c := newCluster(t, 3, func(o *Options) { o.Heartbeat = 2 * time.Second })
 	var n *Node
 	c.wait("a leader", func() bool {
 		m := c.leader()

@@ -37,10 +37,29 @@ const (
 type peers struct {
 	dial    func(address raft.ServerAddress, timeout time.Duration) (net.Conn, error)
 	timeout time.Duration // of one call
+	connect time.Duration // of a dial: a process that hangs is still dialled by its system
 
 	mu   sync.Mutex // guards:
 	idle map[raft.ServerAddress][]net.Conn
-	asks map[raft.ServerAddress]int // calls of confirm that are under way
+	busy map[net.Conn]raft.ServerAddress // connections of calls that are under way
+	asks map[raft.ServerAddress]int      // calls of confirm that are under way
+}
+
+// drop ends all calls to a node, and closes its connections.
+func (p *peers) drop(address raft.ServerAddress) {
+	p.mu.Lock()
+	conns := p.idle[address]
+	delete(p.idle, address)
+	for c, a := range p.busy {
+		if a == address {
+			conns = append(conns, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range conns {
+		_ = c.SetDeadline(time.Unix(1, 0)) // Close of a busy TLS connection may wait
+		go func() { _ = c.Close() }()
+	}
 }
 
 // errNotSent is a call that has not reached the other node.
@@ -65,11 +84,9 @@ func (p *peers) call(ctx context.Context, address raft.ServerAddress, kind byte,
 		if err = writeMessage(c, kind, body); err == nil {
 			status, answer, err = readMessage(bufio.NewReader(c))
 		}
-		if stop() && err == nil {
-			p.put(address, c)
+		if p.put(address, c, stop() && err == nil) {
 			return status, answer, nil
 		}
-		_ = c.Close()
 		if err == nil {
 			return status, answer, nil
 		}
@@ -110,32 +127,44 @@ func (p *peers) confirm(ctx context.Context, address raft.ServerAddress, timeout
 func (p *peers) take(address raft.ServerAddress, timeout time.Duration) (c net.Conn, used bool, err error) {
 	p.mu.Lock()
 	if idle := p.idle[address]; len(idle) > 0 {
-		c, p.idle[address] = idle[len(idle)-1], idle[:len(idle)-1]
-		p.mu.Unlock()
-		return c, true, nil
+		c, p.idle[address], used = idle[len(idle)-1], idle[:len(idle)-1], true
+		p.busy[c] = address
 	}
 	p.mu.Unlock()
+	if used {
+		return c, true, nil
+	}
 	if timeout <= 0 {
 		return nil, false, context.DeadlineExceeded
 	}
-	c, err = p.dial(address, timeout)
-	return c, false, err
+	if c, err = p.dial(address, min(timeout, p.connect)); err != nil {
+		return nil, false, err
+	}
+	p.mu.Lock()
+	p.busy[c] = address
+	p.mu.Unlock()
+	return c, false, nil
 }
 
-func (p *peers) put(address raft.ServerAddress, c net.Conn) {
+// put gives a connection back. If it is not good any more it is closed. It returns good.
+func (p *peers) put(address raft.ServerAddress, c net.Conn, good bool) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.idle[address]) >= maxIdle {
-		_ = c.Close()
-		return
+	delete(p.busy, c)
+	keep := good && len(p.idle[address]) < maxIdle
+	if keep {
+		p.idle[address] = append(p.idle[address], c)
 	}
-	p.idle[address] = append(p.idle[address], c)
+	p.mu.Unlock()
+	if !keep {
+		_ = c.Close()
+	}
+	return good
 }
 
 // fetch asks for a checkpoint, as an increment if since can be the backup before. The caller closes the
 // stream.
 func (p *peers) fetch(ctx context.Context, address raft.ServerAddress, name string, since []byte) (body io.ReadCloser, increment bool, err error) {
-	c, err := p.dial(address, p.timeout)
+	c, err := p.dial(address, p.connect)
 	if err != nil {
 		return nil, false, err
 	}

@@ -335,10 +335,35 @@ func (g *group) demo(out io.Writer) error {
 	if err := show(leader, "get color"); err != nil {
 		return err
 	}
-	for _, id := range g.order {
-		if err := show(id, "digest"); err != nil {
-			return err
-		}
+	digest, err := g.compare()
+	if err == nil {
+		fmt.Fprintf(out, "all have the same: %s\n", digest)
 	}
-	return nil
+	return err
+}
+
+// compare waits until all nodes are at one entry, and returns their digest, or an error if they differ.
+func (g *group) compare() (string, error) {
+	for try := 0; ; try++ {
+		digests := map[string][]string{}
+		for _, id := range g.order {
+			if _, err := g.ask(id, "get color"); err != nil && !strings.Contains(err.Error(), "not found") {
+				return "", err // a read of the newest state lets it catch up
+			}
+			d, err := g.ask(id, "digest")
+			if err != nil {
+				return "", err
+			}
+			digests[d] = append(digests[d], id)
+		}
+		if len(digests) == 1 {
+			for d := range digests {
+				return d, nil
+			}
+		}
+		if try == 100 {
+			return "", fmt.Errorf("the nodes differ: %v", digests)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }

@@ -20,7 +20,7 @@ func TestPausedLeader(t *testing.T) {
 	defer g.stop()
 	rounds := 3
 	if testing.Short() {
-		rounds = 1
+		rounds = 2
 	}
 	for round := range rounds {
 		if _, err := g.ask("n1", fmt.Sprintf("set k old%d", round)); err != nil {
