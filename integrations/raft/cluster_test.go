@@ -124,8 +124,10 @@ func (m *machine) start(t *testing.T) {
 	assert.OK(t, err)
 }
 
-func newCluster(t *testing.T, on []*machine, o Options) *cluster {
-	c := &cluster{t: t, group: o.Group, o: o, track: true}
+// newCluster returns a cluster that runs. If track is set, raft stages commit indexes, and its nodes
+// begin with what they knew to be committed.
+func newCluster(t *testing.T, on []*machine, o Options, track bool) *cluster {
+	c := &cluster{t: t, group: o.Group, o: o, track: track}
 	var servers []raft.Server
 	for i, m := range on {
 		n := &node{on: m, id: raft.ServerID(fmt.Sprintf("%s-%d", o.Group, i)), group: o.Group, dir: t.TempDir()}
@@ -196,11 +198,6 @@ func (c *cluster) stop(n *node) {
 func (c *cluster) start(n *node) {
 	c.t.Helper()
 	c.open(n)
-	snaps, err := n.snaps.List()
-	assert.OK(c.t, err)
-	if len(snaps) > 0 {
-		assert.OK(c.t, n.store.DropStale(snaps[0].Index))
-	}
 	c.run(n)
 }
 
@@ -278,8 +275,8 @@ func (c *cluster) checkLogs() {
 					c.t.Fatalf("node %s: entry %d of %d to %d: %v", n.id, index, first, last, err)
 				}
 			}
-			if now, _ := n.store.FirstIndex(); index > last || now == first {
-				if index <= last && !c.o.AllowGaps {
+			if now, _ := n.store.FirstIndex(); index > last || last == 0 || now == first {
+				if index <= last && last != 0 && !c.o.AllowGaps {
 					c.t.Fatalf("node %s: entry %d of %d to %d is missing", n.id, index, first, last)
 				}
 				break
@@ -301,8 +298,8 @@ func testCluster(t *testing.T, gaps bool) {
 	rng := draw.Rand(t)
 	machines := newMachines(t, 3)
 	clusters := []*cluster{
-		newCluster(t, machines, Options{Group: "red", AllowGaps: gaps}),
-		newCluster(t, machines, Options{Group: "blue", AllowGaps: gaps}),
+		newCluster(t, machines, Options{Group: "red", AllowGaps: gaps}, false),
+		newCluster(t, machines, Options{Group: "blue", AllowGaps: gaps}, false),
 	}
 	rounds := 14
 	if testing.Short() {
@@ -392,18 +389,17 @@ func (g *gapWatch) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// TestDropStale: a node stopped when it had got a snapshot and had not yet deleted its log, which ends
-// before. Raft alone doesn't recover from that with a store that refuses gaps; with DropStale it does.
-func TestDropStale(t *testing.T) {
+// TestStaleLog: a node stopped when it had got a snapshot and had not yet deleted its log, which ends
+// before. The next entry leaves a gap and is refused; raft then sends older ones, or the snapshot anew.
+func TestStaleLog(t *testing.T) {
 	machines := newMachines(t, 3)
-	c := newCluster(t, machines, Options{Group: "group"})
+	c := newCluster(t, machines, Options{Group: "group"}, false)
 	for i := range 10 {
 		c.apply(fmt.Sprint(i))
 	}
-	leader := c.leader()
 	var away *node
 	for _, n := range c.nodes {
-		if n != leader {
+		if n != c.leader() {
 			away = n
 		}
 	}
@@ -414,6 +410,10 @@ func TestDropStale(t *testing.T) {
 	// What the node would have got, up to the last step.
 	assert.OK(t, ignore(c.leader().raft.Snapshot().Error(), raft.ErrNothingNewToSnapshot))
 	copySnapshot(t, c.leader().snaps, away.dir)
+	// A leader that knows where the log ended would send the snapshot anew.
+	leader := c.leader()
+	assert.OK(t, leader.raft.LeadershipTransfer().Error())
+	deadline.Wait(t, "another leader", func() bool { return c.leader() != leader })
 
 	watch := &gapWatch{refused: make(chan struct{}, 1)}
 	away.wrap = func(s *Store) raft.LogStore { watch.Store = s; return watch }
@@ -421,10 +421,6 @@ func TestDropStale(t *testing.T) {
 	c.run(away)
 	c.apply("210")
 	deadline.Receive(t, "an append that leaves a gap", watch.refused)
-	c.stop(away)
-
-	away.wrap = func(s *Store) raft.LogStore { return s }
-	c.start(away) // which calls DropStale
 	c.apply("211")
 	got := c.wait()
 	assert.Equal(t, "commands", len(got), 212)
@@ -467,7 +463,7 @@ func copySnapshot(t *testing.T, from *raft.FileSnapshotStore, dir string) {
 // to be committed, before it hears of the others.
 func TestCommitIndexSurvives(t *testing.T) {
 	machines := newMachines(t, 3)
-	c := newCluster(t, machines, Options{Group: "group"})
+	c := newCluster(t, machines, Options{Group: "group"}, true)
 	for i := range 30 {
 		c.apply(fmt.Sprint(i))
 	}
@@ -486,5 +482,40 @@ func TestCommitIndexSurvives(t *testing.T) {
 	}
 	for _, m := range machines {
 		assert.OK(t, m.db.Close())
+	}
+}
+
+// TestConfigurationThatRaftForgets: raft 1.8.0 with RestoreCommittedLogs forgets the members of a group
+// that lie in entries it restores. That is raft's own: it does so with its store in memory, too. When
+// this test fails, raft has mended it, and README.md need not warn any more.
+func TestConfigurationThatRaftForgets(t *testing.T) {
+	ours := openMemory(t, Options{})
+	stores := map[string]struct {
+		log    raft.LogStore
+		stable raft.StableStore
+	}{"raft's": {raft.NewInmemCommitTrackingStore(), raft.NewInmemStore()}, "ours": {ours, ours}}
+	for name, s := range stores {
+		conf := raft.DefaultConfig()
+		conf.LocalID, conf.Logger, conf.RestoreCommittedLogs = "a", hclog.NewNullLogger(), true
+		snaps := raft.NewInmemSnapshotStore()
+		start := func() *raft.Raft {
+			_, net := raft.NewInmemTransport("a")
+			node, err := raft.NewRaft(conf, &history{}, s.log, s.stable, snaps, net)
+			assert.OK(t, err)
+			return node
+		}
+		_, net := raft.NewInmemTransport("a")
+		members := raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a"}}}
+		assert.OK(t, raft.BootstrapCluster(conf, s.log, s.stable, snaps, net, members))
+		node := start()
+		deadline.Wait(t, "a leader", func() bool { return node.State() == raft.Leader })
+		for range 3 {
+			assert.OK(t, node.Apply([]byte("command"), 0).Error())
+		}
+		assert.Equal(t, name+": members", len(node.GetConfiguration().Configuration().Servers), 1)
+		assert.OK(t, node.Shutdown().Error())
+		node = start()
+		assert.Equal(t, name+": members behind a restart", len(node.GetConfiguration().Configuration().Servers), 0)
+		assert.OK(t, node.Shutdown().Error())
 	}
 }

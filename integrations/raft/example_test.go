@@ -1,11 +1,16 @@
 package raftstore_test
 
 import (
+	"errors"
 	"fmt"
-	"log"
+	"io"
 	"os"
+	"strings"
+	"testing"
+	"time"
 
 	raftstore "github.com/brockdb/brock/integrations/raft"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -15,44 +20,86 @@ func startNode(dir string, fsm raft.FSM, net raft.Transport, conf *raft.Config) 
 	if err != nil {
 		return nil, nil, err
 	}
-	snaps, err := raft.NewFileSnapshotStore(dir, 2, os.Stderr)
+	snaps, err := raft.NewFileSnapshotStore(dir, 2, io.Discard)
 	if err != nil {
-		return nil, nil, err
-	}
-	if list, err := snaps.List(); err == nil && len(list) > 0 {
-		if err := store.DropStale(list[0].Index); err != nil {
-			return nil, nil, err
-		}
+		return nil, nil, errors.Join(err, store.Close())
 	}
 	node, err := raft.NewRaft(conf, fsm, store, store, snaps, net)
-	return node, store, err
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return node, store, nil
 }
+
+// TestReadme: the program in the README is the one above.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := strings.Cut(string(readme), "```golang\n")
+	code, _, found := strings.Cut(code, "```")
+	if !found || strings.Count(code, "\n") < 10 {
+		t.Fatal("the README has no program")
+	}
+	for line := range strings.Lines(code) {
+		if !strings.Contains(string(here), "\n\t"+line) {
+			t.Errorf("the README's line is not in example_test.go: %s", line)
+		}
+	}
+}
+
+// counter is a state machine that counts commands.
+type counter struct{ n int }
+
+func (c *counter) Apply(*raft.Log) any                 { c.n++; return c.n }
+func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("not needed here") }
+func (c *counter) Restore(io.ReadCloser) error         { return errors.New("not needed here") }
 
 func Example() {
 	dir, err := os.MkdirTemp("", "raft")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer os.RemoveAll(dir)
-	store, err := raftstore.Open(dir+"/log", raftstore.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer store.Close()
-	for i := uint64(1); i <= 3; i++ {
-		if err := store.StoreLog(&raft.Log{Index: i, Term: 1, Data: fmt.Append(nil, "set ", i)}); err != nil {
-			log.Fatal(err)
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = "node", hclog.NewNullLogger()
+	conf.HeartbeatTimeout, conf.ElectionTimeout = 50*time.Millisecond, 50*time.Millisecond
+	conf.LeaderLeaseTimeout = 50 * time.Millisecond
+	for run := 1; run <= 2; run++ { // the second run finds the log of the first one
+		address, net := raft.NewInmemTransport("node")
+		node, store, err := startNode(dir, &counter{}, net, conf)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if run == 1 {
+			members := raft.Configuration{Servers: []raft.Server{{ID: "node", Address: address}}}
+			if err := node.BootstrapCluster(members).Error(); err != nil {
+				fmt.Println(err)
+			}
+		}
+		<-node.LeaderCh()
+		for range 3 {
+			f := node.Apply([]byte("one more"), 0)
+			if f.Error() == nil {
+				fmt.Println(f.Response())
+			}
+		}
+		if err := errors.Join(node.Shutdown().Error(), store.Close()); err != nil {
+			fmt.Println(err)
 		}
 	}
-	if err := store.DeleteRange(1, 1); err != nil { // as after a snapshot
-		log.Fatal(err)
-	}
-	first, _ := store.FirstIndex()
-	last, _ := store.LastIndex()
-	var entry raft.Log
-	if err := store.GetLog(last, &entry); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("%d to %d, the last one is %q\n", first, last, entry.Data)
-	// Output: 2 to 3, the last one is "set 3"
+	// Output:
+	// 1
+	// 2
+	// 3
+	// 4
+	// 5
+	// 6
 }

@@ -230,18 +230,6 @@ func (s *Store) deleteLogs(lowest, highest uint64) error {
 	return s.commit()
 }
 
-// DropStale deletes the whole log if it ends before snapshot, the index of the newest snapshot, and
-// does nothing else. Call it before raft.NewRaft: raft deletes the log of a node that got a snapshot,
-// but only after the snapshot is there, and goes on if that fails. If the node stops in between, the
-// next entry doesn't follow the log, StoreLogs returns ErrGap, and raft tries again for ever.
-func (s *Store) DropStale(snapshot uint64) error {
-	last, err := s.LastIndex()
-	if err != nil || last >= snapshot {
-		return err
-	}
-	return s.DeleteRange(0, last)
-}
-
 // StageCommitIndex sets the commit index that the entries of the next StoreLogs are written with, and
 // all later ones until another is staged. By itself it writes nothing.
 func (s *Store) StageCommitIndex(index uint64) error {

@@ -82,8 +82,6 @@ func (s *scripted) do(t *testing.T, c *script.Case) string {
 		return s.showEnds(s.store.StoreLogs(scriptedLogs(t, c, number)))
 	case "delete":
 		return s.showEnds(s.store.DeleteRange(number("from", 0), number("to", 0)))
-	case "stale":
-		return s.showEnds(s.store.DropStale(number("snapshot", 0)))
 	case "reopen":
 		assert.OK(t, s.store.Close())
 		next, err := OpenStore(smallFiles(s.disk), Options{AllowGaps: c.Has("gaps")})

@@ -1,10 +1,10 @@
 // Command bench does the same work with the logs of raft that programs have today, and prints what
 // each one does in a second, as a table in Markdown.
 //
-//	go run . [-dir DIR] [-time 1s] [-slices 3] [-cells append]
+//	go run . [-dir DIR] [-time 20ms] [-slices 101] [-cells append]
 //
-// For each row the stores take turns, slice by slice, so that a machine that gets slower meanwhile
-// does so for all. A row has the median of the slices.
+// For each row the stores take turns, in short slices, so that a machine that is busy with other work
+// now and then is so for all. A row has the median of the slices.
 package main
 
 import (
@@ -59,8 +59,8 @@ type cell struct {
 
 func main() {
 	dir := flag.String("dir", "", "where to make the stores; default the directory for temporary files")
-	slice := flag.Duration("time", time.Second, "how long a slice is")
-	n := flag.Int("slices", 3, "slices of each store and row")
+	slice := flag.Duration("time", 20*time.Millisecond, "how long a slice is")
+	n := flag.Int("slices", 101, "slices of each store and row")
 	only := flag.String("cells", "", "only rows whose names contain this")
 	flag.Parse()
 	if err := compare(os.Stdout, cells(1), *dir, *slice, *n, *only); err != nil {
