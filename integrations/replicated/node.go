@@ -127,8 +127,13 @@ func (n *Node) open() error {
 	}
 	if r.snapshot != nil {
 		n.done = r.meta.Index
-		// A power loss came between the record of a snapshot from elsewhere and raft's delete of the log.
-		if err := log.DropStale(r.meta.Index); err != nil {
+		// A power loss came between the record of a snapshot from elsewhere and raft's delete of the
+		// log: what follows the snapshot would not follow the log.
+		last, err := log.LastIndex()
+		if err == nil && last < r.meta.Index {
+			err = log.DeleteRange(0, last)
+		}
+		if err != nil {
 			return err
 		}
 	}
