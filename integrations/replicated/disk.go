@@ -101,8 +101,9 @@ func (d *disk) must(fn func() error) {
 type guardedLog struct {
 	*raftstore.Store
 	disk  *disk
-	bytes atomic.Int64 // of entries that were stored
+	bytes atomic.Int64 // of entries that were stored, or found behind the snapshot
 	count atomic.Int64 // of these entries
+	finds atomic.Bool  // raft starts: it reads the entries behind the snapshot
 	cut   atomic.Bool  // the tail was deleted, and raft does not know yet where the log ends
 }
 
@@ -129,11 +130,16 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	for _, l := range logs {
-		g.bytes.Add(int64(len(l.Data)) + 32)
+		g.note(l)
 	}
 	g.cut.Store(false)
-	g.count.Add(int64(len(logs)))
 	return nil
+}
+
+// note counts an entry.
+func (g *guardedLog) note(l *raft.Log) {
+	g.bytes.Add(int64(len(l.Data)) + 32)
+	g.count.Add(1)
 }
 
 // GetLog implements raft.LogStore.
@@ -142,6 +148,9 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	if err != nil && err != raft.ErrLogNotFound {
 		g.disk.fail(fmt.Errorf("read the log: %w", err))
 		runtime.Goexit() // raft would panic
+	}
+	if err == nil && g.finds.Load() {
+		g.note(l)
 	}
 	return err
 }

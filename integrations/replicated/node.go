@@ -41,7 +41,7 @@ type Node struct {
 	snapshots *snapshots
 	raft      *raft.Raft // set before started
 	started   atomic.Bool
-	ended     raft.Future     // of raft's shutdown, of which only the first one waits; set before stopped is closed
+	ended     raft.Future     // of raft's first shutdown: later ones wait for nothing
 	ctx       context.Context // ends when the node stops
 	cancel    func()
 	stopped   chan struct{} // closed when the node stops
@@ -81,10 +81,13 @@ func Open(o Options) (*Node, error) {
 	n.logger = hclog.New(&hclog.LoggerOptions{Name: o.ID, Level: hclog.Info, Output: out})
 	n.mux = newMux(o.Network, o.RPCTimeout, n.serveConn)
 	n.peers = &peers{
-		timeout: o.RPCTimeout, connect: min(o.RPCTimeout, 2*o.Heartbeat), idle: map[raft.ServerAddress][]net.Conn{}, busy: map[net.Conn]raft.ServerAddress{},
+		timeout: o.RPCTimeout, connect: min(o.RPCTimeout, 2*o.Heartbeat),
+		idle: map[raft.ServerAddress][]net.Conn{}, busy: map[net.Conn]raft.ServerAddress{},
 		asks: map[raft.ServerAddress]int{},
 	}
-	n.peers.dial = func(a raft.ServerAddress, t time.Duration) (net.Conn, error) { return n.mux.dialAs(prefacePeer, a, t) }
+	n.peers.dial = func(a raft.ServerAddress, t time.Duration) (net.Conn, error) {
+		return n.mux.dialAs(prefacePeer, a, t)
+	}
 	n.locally.run, n.leading.run = n.findIndex, n.leadIndex
 	n.disk = newDisk(n.fail, n.stopped, o.DiskWait)
 	if err := n.open(); err != nil {
@@ -149,8 +152,8 @@ func (n *Node) open() error {
 	return n.startRaft()
 }
 
-// openState opens the state that the record names. If it has lost more than the log can repeat, it is
-// made anew from the checkpoint.
+// openState opens the state that the record names. If it has lost what the log can't repeat under the
+// same versions, it is made anew of the checkpoint.
 func (n *Node) openState(r *record) (err error) {
 	n.state, err = openState(&n.o, r.state)
 	behind := errors.Is(err, errBehind)
@@ -182,6 +185,8 @@ func (n *Node) checkLog() error {
 // startRaft starts raft. It runs in a goroutine of its own, as raft panics and the guarded log ends the
 // goroutine when a store can't be read.
 func (n *Node) startRaft() error {
+	n.log.finds.Store(true)
+	defer n.log.finds.Store(false)
 	started := make(chan error, 1)
 	go func() {
 		err := errors.New("replicated: raft has not started")

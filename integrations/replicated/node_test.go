@@ -696,3 +696,37 @@ func TestLogWithoutState(t *testing.T) {
 		_ = n.Close()
 	}
 }
+
+// TestSnapshotNeverGoesBack lets a local snapshot end after a newer one of another node has come. If it
+// counted, the log would lack what lies between.
+func TestSnapshotNeverGoesBack(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	n := c.leader().node.Load()
+	c.set("a", "1")
+	old, err := (&machine{n: n}).Snapshot()
+	must(t, err)
+	defer old.Release()
+	at := n.current().applied
+	c.set("b", "2")
+	must(t, n.raft.Snapshot().Error())
+	k, err := n.snapshots.Create(1, at.index, at.term, raft.Configuration{}, 1, nil)
+	must(t, err)
+	must(t, old.Persist(k))
+	if err := k.Close(); err == nil {
+		t.Error("an older snapshot counts")
+	}
+	if s := n.Status(); s.Snapshot <= at.index {
+		t.Errorf("the snapshot went back to %d", s.Snapshot)
+	}
+	names, err := c.members[0].mem.List("node")
+	must(t, err)
+	checkpoints := 0
+	for _, name := range names {
+		if strings.HasPrefix(name, "checkpoint-") {
+			checkpoints++
+		}
+	}
+	if checkpoints != 1 {
+		t.Errorf("there are %v", names)
+	}
+}

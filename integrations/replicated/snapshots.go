@@ -36,12 +36,14 @@ type fetched struct {
 	info       *brock.BackupInfo
 }
 
-// setRecord changes the record, durably.
-func (s *snapshots) setRecord(change func(r *record)) error {
+// setRecord changes the record, durably, unless change returns an error.
+func (s *snapshots) setRecord(change func(r *record) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := *s.record
-	change(&next)
+	if err := change(&next); err != nil {
+		return err
+	}
 	if err := s.n.log.Store.Set(recordKey, next.encode()); err != nil {
 		return err
 	}
@@ -50,7 +52,10 @@ func (s *snapshots) setRecord(change func(r *record)) error {
 }
 
 func (s *snapshots) setState(number uint64) error {
-	return s.setRecord(func(r *record) { r.state = number })
+	return s.setRecord(func(r *record) error {
+		r.state = number
+		return nil
+	})
 }
 
 func (s *snapshots) current() *record {
@@ -142,7 +147,17 @@ func (k *sink) Close() error {
 		}
 	}
 	k.meta.ID = h.name
-	if err := k.s.setRecord(func(r *record) { r.snapshot, r.meta = h, &k.meta }); err != nil {
+	err = k.s.setRecord(func(r *record) error {
+		// Invariant: the snapshot never goes back, as the log may be cut behind it. One of another
+		// node may have come while a local one was made.
+		if r.meta != nil && r.meta.Index > k.meta.Index {
+			return fmt.Errorf("replicated: there is a newer snapshot than that of entry %d", k.meta.Index)
+		}
+		r.snapshot, r.meta = h, &k.meta
+		return nil
+	})
+	if err != nil {
+		k.s.dropUnused(h.name)
 		return err
 	}
 	if before != nil {
