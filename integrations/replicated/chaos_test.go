@@ -267,6 +267,17 @@ var faults = []fault{
 			}
 		}
 	}},
+	{"lost disk", func(c *cluster, rng *rand.Rand) func() {
+		m := pick(c, rng)
+		c.crash(m, vfs.CrashOptions{Mode: vfs.All})
+		ctx := within(c.t, time.Minute)
+		must(c.t, c.any().Remove(ctx, m.id))
+		m.mem = vfs.NewMem()
+		return func() {
+			c.start(m)
+			must(c.t, m.node.Load().Join(ctx, string(c.leader().address()), true))
+		}
+	}},
 	{"hand over", func(c *cluster, rng *rand.Rand) func() {
 		if n := c.leader().node.Load(); n != nil {
 			_ = n.raft.LeadershipTransfer().Error()
@@ -349,7 +360,7 @@ func TestChaos(t *testing.T) {
 		})
 	}
 	done := map[string]int{}
-	for i := 0; !ended(); i++ {
+	for i := 0; i < len(faults) || !ended(); i++ { // each at least once
 		f := faults[i%len(faults)]
 		if i >= len(faults) {
 			f = faults[rng.IntN(len(faults))]
