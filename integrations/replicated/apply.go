@@ -85,10 +85,11 @@ func (n *Node) putSession(t *ticket) {
 // log by an attempt without an answer.
 func (n *Node) send(ctx context.Context, b []byte) (r result, sent bool, err error) {
 	answer, sent, err := n.askLeader(ctx, callPropose, b, "")
-	if err == nil {
-		r, err = decodeResult(answer)
+	if err != nil {
+		return r, sent, err
 	}
-	return r, sent, err
+	r, err = decodeResult(answer)
+	return r, sent || err != nil, err // an answer that can't be read says that it was sent
 }
 
 // ask is askLeader for what may be done twice.

@@ -84,7 +84,8 @@ func (p *peers) call(ctx context.Context, address raft.ServerAddress, kind byte,
 		if err = writeMessage(c, kind, body); err == nil {
 			status, answer, err = readMessage(bufio.NewReader(c))
 		}
-		if p.put(address, c, stop() && err == nil) {
+		// If ctx has ended just now, the answer counts, and the connection does not.
+		if p.put(address, c, stop() && err == nil); err == nil {
 			return status, answer, nil
 		}
 		if err == nil {
@@ -146,8 +147,8 @@ func (p *peers) take(address raft.ServerAddress, timeout time.Duration) (c net.C
 	return c, false, nil
 }
 
-// put gives a connection back. If it is not good any more it is closed. It returns good.
-func (p *peers) put(address raft.ServerAddress, c net.Conn, good bool) bool {
+// put gives a connection back. If it is not good any more it is closed.
+func (p *peers) put(address raft.ServerAddress, c net.Conn, good bool) {
 	p.mu.Lock()
 	delete(p.busy, c)
 	keep := good && len(p.idle[address]) < maxIdle
@@ -158,7 +159,6 @@ func (p *peers) put(address raft.ServerAddress, c net.Conn, good bool) bool {
 	if !keep {
 		_ = c.Close()
 	}
-	return good
 }
 
 // fetch asks for a checkpoint, as an increment if since can be the backup before. The caller closes the
