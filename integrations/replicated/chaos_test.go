@@ -73,6 +73,7 @@ type history struct {
 	mu      sync.Mutex // guards:
 	ops     []porcupine.Operation
 	unknown int
+	notDone map[string]error // values whose commands were said not to be done
 }
 
 func (h *history) add(o porcupine.Operation) {
@@ -89,9 +90,20 @@ func (h *history) check(t *testing.T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	reads := 0
+	keyOf := map[string]string{} // of the values
 	for _, o := range h.ops {
-		if o.Input.(opInput).kind == 'r' {
+		if in := o.Input.(opInput); in.kind == 'r' {
 			reads++
+		} else {
+			keyOf[in.value] = in.key
+		}
+	}
+	for _, o := range h.ops {
+		in, value := o.Input.(opInput), o.Output.(opOutput).value
+		if err := h.notDone[value]; err != nil && value != "" {
+			t.Errorf("client %d reads %q in key %s, which was said not to be done: %v", o.ClientId, value, in.key, err)
+		} else if in.kind == 'r' && value != "" && keyOf[value] != in.key {
+			t.Errorf("client %d reads %q in key %s, which was written to %q", o.ClientId, value, in.key, keyOf[value])
 		}
 	}
 	t.Logf("%d operations, %d of them reads, %d without an answer", len(h.ops), reads, h.unknown)
@@ -192,6 +204,11 @@ func (x *client) operate() {
 	}
 	if err != nil {
 		if in.kind == 'r' || !errors.Is(err, ErrUnknown) {
+			x.h.mu.Lock()
+			if in.kind != 'r' {
+				x.h.notDone[in.value] = err
+			}
+			x.h.mu.Unlock()
 			return
 		}
 		out = opOutput{unknown: true}
@@ -335,7 +352,7 @@ func TestChaos(t *testing.T) {
 		o.Store.Tuning.MemtableSize = 64 << 10
 	})
 	c.leader()
-	h, counter, began := &history{}, new(atomic.Int64), time.Now()
+	h, counter, began := &history{notDone: map[string]error{}}, new(atomic.Int64), time.Now()
 	ended := func() bool {
 		if *chaosTime > 0 {
 			return time.Since(began) > *chaosTime

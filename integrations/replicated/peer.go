@@ -88,9 +88,6 @@ func (p *peers) call(ctx context.Context, address raft.ServerAddress, kind byte,
 		if p.put(address, c, stop() && err == nil); err == nil {
 			return status, answer, nil
 		}
-		if err == nil {
-			return status, answer, nil
-		}
 		// The other side may have closed a connection that was idle. To send it again is no harm:
 		// a command has its session.
 		if used && ctx.Err() == nil && time.Now().Before(deadline) {
