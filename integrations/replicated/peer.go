@@ -71,13 +71,10 @@ func (p *peers) call(ctx context.Context, address raft.ServerAddress, kind byte,
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
-	for sent := false; ; sent = true {
+	for {
 		c, used, err := p.take(address, time.Until(deadline))
 		if err != nil {
-			if !sent { // else an earlier connection may have brought it there
-				err = fmt.Errorf("%w: %w", errNotSent, err)
-			}
-			return 0, nil, err
+			return 0, nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}
 		_ = c.SetDeadline(deadline)
 		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
@@ -88,9 +85,9 @@ func (p *peers) call(ctx context.Context, address raft.ServerAddress, kind byte,
 		if p.put(address, c, stop() && err == nil); err == nil {
 			return status, answer, nil
 		}
-		// The other side may have closed a connection that was idle. To send it again is no harm:
-		// a command has its session.
-		if used && ctx.Err() == nil && time.Now().Before(deadline) {
+		// The other side may have closed a connection that was idle. A command is not sent again here:
+		// the caller must know that it was sent, whatever the next answer is.
+		if used && (kind == callTerm || kind == callIndex) && ctx.Err() == nil && time.Now().Before(deadline) {
 			continue
 		}
 		return 0, nil, err

@@ -3,6 +3,7 @@ package replicated
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -70,5 +71,27 @@ func TestDropEndsCalls(t *testing.T) {
 	p.drop("n1")
 	if err := <-ended; err == nil {
 		t.Error("a call without an answer has no error")
+	}
+}
+
+// TestCommandIsNotSentAgain gives a command to a connection that was idle and breaks. It may have
+// arrived, so the caller must get an error, and no answer to a second attempt.
+func TestCommandIsNotSentAgain(t *testing.T) {
+	dials := 0
+	p := &peers{timeout: time.Minute, connect: time.Minute, idle: map[raft.ServerAddress][]net.Conn{}, busy: map[net.Conn]raft.ServerAddress{}}
+	p.dial = func(raft.ServerAddress, time.Duration) (net.Conn, error) {
+		dials++
+		answer := new(bytes.Buffer)
+		must(t, writeMessage(answer, statusNoLeader, nil))
+		return &answering{answer: answer, cancel: func() {}}, nil
+	}
+	broken := func() net.Conn { return &answering{answer: new(bytes.Buffer), cancel: func() {}} }
+	p.idle["n1"] = []net.Conn{broken()}
+	if _, _, err := p.call(context.Background(), "n1", callPropose, nil); err == nil || errors.Is(err, errNotSent) || dials > 0 {
+		t.Errorf("a command on a connection that breaks: %v, %d dials", err, dials)
+	}
+	p.idle["n1"] = []net.Conn{broken(), broken()}
+	if status, _, err := p.call(context.Background(), "n1", callTerm, nil); err != nil || status != statusNoLeader || dials != 1 {
+		t.Errorf("a question on connections that break: status %d, %v, %d dials", status, err, dials)
 	}
 }
