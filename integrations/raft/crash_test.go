@@ -150,12 +150,15 @@ func losePower(t *testing.T, rng *rand.Rand, calls int) int {
 	acked, intended := "vote 0; empty", "vote 0; empty"
 	disk := vfs.NewMem()
 	seeds := rand.New(rand.NewPCG(rng.Uint64(), 2))
-	opened := false
 	fs := faultfs.New(disk, faultfs.Options{Before: func(op faultfs.Op) {
 		mu.Lock()
 		defer mu.Unlock()
-		// Before the first call there may be no group yet, which is no loss.
-		if !opened || seeds.IntN(25) != 0 || len(found) >= 40 {
+		// More often while the group is made than later.
+		every := 25
+		if len(found) < 8 {
+			every = 3
+		}
+		if seeds.IntN(every) != 0 || len(found) >= 40 {
 			return
 		}
 		o := vfs.CrashOptions{Mode: vfs.CrashMode(seeds.IntN(4)), Seed: seeds.Uint64()}
@@ -164,9 +167,6 @@ func losePower(t *testing.T, rng *rand.Rand, calls int) int {
 	s, err := OpenStore(smallFiles(fs), Options{})
 	assert.OK(t, err)
 	m := readModel(t, s)
-	mu.Lock()
-	opened = true
-	mu.Unlock()
 	for range calls {
 		call := m.draw(rng)
 		mu.Lock()

@@ -81,6 +81,11 @@ func TestReadOnly(t *testing.T) {
 	assert.Error(t, "Set", s.Set([]byte("key"), nil), brock.ErrReadOnly)
 	assert.Equal(t, "the log", checkLog(t, s), "1 to 3 of term 1")
 	assert.OK(t, s.Close())
+	// A reader may ask for less than the log promises.
+	s, err = OpenStore(o, Options{AllowGaps: true})
+	assert.OK(t, err)
+	assert.Equal(t, "the log", checkLog(t, s), "1 to 3 of term 1")
+	assert.OK(t, s.Close())
 }
 
 // TestFollowers: a store that changes under the Store is refused.

@@ -15,7 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/test/kit/assert"
 )
 
-var suite = flag.Bool("suite", false, "run all of raft's own tests over this store; some minutes")
+var suite = flag.String("suite", suiteShort, "which of raft's own tests run over this store; ^Test: all of them, which take some minutes")
 
 // suiteShort are the tests of raft's suite that run without -suite: they ask most of a store.
 const suiteShort = "^(TestRaft_RestoreCommittedLogs.*|TestRaft_RestoreSnapshotOnStartup.*|TestRaft_SnapshotRestore|" +
@@ -48,11 +48,7 @@ func TestRaftSuite(t *testing.T) {
 			if c.file != "" {
 				assert.OK(t, os.WriteFile(filepath.Join(copied, c.file), assert.Must(os.ReadFile("testdata/suite/"+c.file+".txt")), 0o600))
 			}
-			run := suiteShort
-			if *suite {
-				run = "^Test"
-			}
-			failing, passed := runSuite(t, copied, run, c.skip, c.env)
+			failing, passed := runSuite(t, copied, *suite, c.skip, c.env)
 			first := len(failing)
 			for n := 1; n < suiteRuns && len(failing) > 0; n++ {
 				var later []string
@@ -138,7 +134,7 @@ func runGo(t *testing.T, dir string, args ...string) []byte {
 func runSuite(t *testing.T, dir, run, skip, env string) (failed, passed []string) {
 	cmd := exec.Command("go", "test", "-json", "-vet=off", "-timeout=30m", "-run="+run, "-skip="+skip)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", env)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "INTEG_TESTS=yes", env)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output() // an error is also that a test has failed

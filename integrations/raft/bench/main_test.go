@@ -20,7 +20,7 @@ import (
 // TestCompare does a little of each row.
 func TestCompare(t *testing.T) {
 	var out strings.Builder
-	if err := compare(&out, cells(100), t.TempDir(), time.Millisecond, 1, ""); err != nil {
+	if err := compare(&out, cells(100), t.TempDir(), time.Millisecond, 1, 0.5, ""); err != nil {
 		t.Fatal(err)
 	}
 	if rows := strings.Count(out.String(), "\n"); rows != 2+len(cells(100)) {
