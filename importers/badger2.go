@@ -1,0 +1,32 @@
+package importers
+
+import (
+	"math"
+
+	"github.com/dgraph-io/badger/v2"
+)
+
+// openBadger2 opens a store of Badger 2 in managed mode: it shows versions of any number then, and
+// gives up none.
+func openBadger2(o *badgerOpening) (s badgerStore, err error) {
+	db, err := badger.OpenManaged(badger.DefaultOptions(o.dir).WithValueDir(o.valueDir).WithLogger(nil).
+		WithReadOnly(!o.write).WithTruncate(o.write).WithEncryptionKey(o.key).
+		WithNumCompactors(0).WithCompactL0OnClose(false).
+		WithBlockCacheSize(badgerCache).WithIndexCacheSize(badgerCache))
+	if db != nil {
+		s.close = db.Close
+	}
+	if err != nil {
+		return s, err
+	}
+	s.walk = func(all bool, from []byte, fn func(*pair) error) error {
+		txn := db.NewTransactionAt(math.MaxUint64, false)
+		defer txn.Discard()
+		options := badger.DefaultIteratorOptions
+		options.AllVersions, options.PrefetchSize = all, badgerPrefetch
+		it := txn.NewIterator(options)
+		defer it.Close()
+		return walkBadger[*badger.Item](it, from, fn)
+	}
+	return s, nil
+}
