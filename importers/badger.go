@@ -67,8 +67,12 @@ func openBadger(open badgerOpen, o *Options, staged string) (_ source, err error
 		return nil, err
 	}
 	for _, b.write = range []bool{false, true} {
+		how := linked
+		if b.write {
+			how = copied
+		}
 		for i, to := range []string{b.dir, b.valueDir}[:len(dirs)] {
-			if err := stage(dirs[i], to, b.write); err != nil {
+			if err := stage(dirs[i], to, how); err != nil {
 				return nil, err
 			}
 		}

@@ -106,7 +106,8 @@ func writePebble1(path string, r *record) (func() error, error) {
 			return nil, err
 		}
 	}
-	return db.Close, nil
+	// What was not synced is lost when the process is killed.
+	return db.Close, db.LogData(nil, pebble1.Sync)
 }
 
 func writePebble2(path string, r *record) (func() error, error) {
@@ -124,7 +125,8 @@ func writePebble2(path string, r *record) (func() error, error) {
 			return nil, err
 		}
 	}
-	return db.Close, nil
+	// What was not synced is lost when the process is killed.
+	return db.Close, db.LogData(nil, pebble2.Sync)
 }
 
 // boltBuckets are the buckets of the fixture, by the names of their keyspaces.

@@ -111,7 +111,7 @@ func (i *importing) undo() (err error) {
 }
 
 // reportEvery is how many bytes pass between two reports of progress.
-const reportEvery = 1 << 20
+const reportEvery = 64 << 10
 
 // report tells the caller how far a step has come.
 func (i *importing) report(step string, done int64) {

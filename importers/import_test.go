@@ -299,30 +299,26 @@ func TestKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			takes := time.Since(began)
-			killed := 0
-			for range kills {
+			killed, finished := 0, false
+			for killed < kills && !finished {
 				cmd := child(t, args)
 				started(t, cmd)
 				timer := time.AfterFunc(time.Duration(rng.Int64N(int64(takes))), func() { _ = cmd.Process.Kill() })
 				err := cmd.Wait()
 				timer.Stop()
-				if err == nil {
-					break
-				}
-				if cmd.ProcessState.ExitCode() >= 0 {
-					t.Fatalf("the import has failed: %v", err)
+				switch finished = err == nil; {
+				case finished:
+				case cmd.ProcessState.ExitCode() >= 0:
+					t.Fatalf("after %d kills: %v", killed, err)
+				case statError(store) == nil && statError(store+WorkSuffix) != nil:
+					finished = true // it was killed behind its last step
 				}
 				killed++
 			}
-			if _, err := os.Stat(store + WorkSuffix); err == nil || !os.IsNotExist(statError(store)) {
-				cmd := child(t, args)
-				if _, unfinished := os.Stat(store + WorkSuffix); unfinished == nil {
-					if err := cmd.Run(); err != nil {
-						t.Fatalf("the last import after %d kills: %v", killed, err)
-					}
+			if !finished {
+				if err := child(t, args).Run(); err != nil {
+					t.Fatalf("after %d kills: %v", killed, err)
 				}
-			} else if err := child(t, args).Run(); err != nil {
-				t.Fatal(err)
 			}
 			t.Logf("%d kills", killed)
 			unchanged(t, source, before)

@@ -46,7 +46,7 @@ func openPebble(path, staged string) (_ source, err error) {
 	if s.release, err = lock(filepath.Join(path, lockName), false); err != nil {
 		return nil, err
 	}
-	if err = stage(path, staged, false); err == nil {
+	if err = stage(path, staged, linked); err == nil {
 		if err = guard(func() error { return s.open2(staged) }); err != nil {
 			// Each version refuses the formats of the other one. Which error says more is not known.
 			if older := guard(func() error { return s.open1(staged) }); older != nil {

@@ -15,10 +15,17 @@ var immutable = []string{".sst", ".ldb", ".vlog", ".blob"}
 // lockName is the file that LevelDB and Pebble lock, and in which Badger notes who has its store open.
 const lockName = "LOCK"
 
-// stage makes dir a stand-in for the directory of a source: immutable files are links to those of the
-// source, and all others are copies. With copyAll there are copies only: a library that opens a store
-// to write to it may truncate what it deletes.
-func stage(from, dir string, copyAll bool) error {
+// staging says what becomes of the immutable files of a source. All others are copied.
+type staging uint8
+
+const (
+	linked  staging = iota // for a library that only reads
+	copied                 // for a library that writes: it may truncate what it deletes
+	leftOut                // for a library that is given them in another way
+)
+
+// stage makes dir a stand-in for the directory of a source.
+func stage(from, dir string, how staging) error {
 	from, err := filepath.Abs(from)
 	if err != nil {
 		return err
@@ -44,11 +51,13 @@ func stage(from, dir string, copyAll bool) error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case info.IsDir():
-			// A directory within the store: of a program, or one that the engine makes again.
+		if info.IsDir() {
+			// Of a program, or one that the engine makes again.
 			continue
-		case !copyAll && slices.Contains(immutable, filepath.Ext(e.Name())):
+		}
+		switch fixed := slices.Contains(immutable, filepath.Ext(e.Name())); {
+		case fixed && how == leftOut:
+		case fixed && how == linked:
 			err = link(path, name)
 		default:
 			err = copyFile(path, name)
