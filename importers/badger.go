@@ -60,6 +60,10 @@ func openBadger(open badgerOpen, o *Options, staged string) (_ source, err error
 		}
 		s.release = append(s.release, release)
 	}
+	// Without its value log, a store that was not closed in order would seem to be an older one.
+	if logs, err := filepath.Glob(filepath.Join(dirs[len(dirs)-1], "*.vlog")); err != nil || len(logs) == 0 {
+		return nil, errors.Join(fmt.Errorf("%s %w: it has no value log; has that a directory of its own?", dirs[len(dirs)-1], ErrSource), err)
+	}
 	if b.memtable, err = largestMemtable(o.Source); err != nil {
 		return nil, err
 	}

@@ -27,8 +27,11 @@ func runChild(args []string) int {
 			fmt.Println("open")
 			_, _ = io.Copy(io.Discard, os.Stdin)
 		}
-	case "import": // peer, source, store, and history or not
-		o := Options{Peer: Peer(args[1]), Source: args[2], Store: brock.Options{Dir: args[3]}, History: args[4] == "history", chunkBytes: 64 << 10}
+	case "import": // peer, source, store, history or not, large or not
+		o := Options{Peer: Peer(args[1]), Source: args[2], Store: brock.Options{Dir: args[3]}, History: args[4] == "history"}
+		if len(args) == 5 {
+			o.chunkBytes = 64 << 10
+		}
 		fmt.Println("begun")
 		_, err = Import(context.Background(), o)
 		if errors.Is(err, ErrDiffers) {

@@ -3,6 +3,7 @@ package importers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -277,9 +278,9 @@ func TestInUse(t *testing.T) {
 
 // TestKilled: an import that is killed at any time goes on, until the store is whole.
 func TestKilled(t *testing.T) {
-	kills := 12
+	kills := 40
 	if testing.Short() {
-		kills = 3
+		kills = 5
 	}
 	for _, c := range []struct{ fixture, kind string }{{"badger4", "newest"}, {"badger4", "history"}, {"bbolt", "newest"}, {"pebble2", "newest"}} {
 		t.Run(c.fixture+" "+c.kind, func(t *testing.T) {
@@ -290,45 +291,45 @@ func TestKilled(t *testing.T) {
 			dir := t.TempDir()
 			source := f.closed(t, dir)
 			before := hashFiles(t, source)
-			store := filepath.Join(dir, "store")
-			args := "import|" + string(f.peer) + "|" + source + "|" + store + "|" + c.kind
+			args := "import|" + string(f.peer) + "|" + source + "|STORE|" + c.kind
 			// The first one is not killed: it says how long an import takes.
-			whole := child(t, strings.ReplaceAll(args, store, store+" whole"))
 			began := time.Now()
-			if err := whole.Run(); err != nil {
+			if err := child(t, strings.ReplaceAll(args, "STORE", filepath.Join(dir, "whole"))).Run(); err != nil {
 				t.Fatal(err)
 			}
 			takes := time.Since(began)
-			killed, finished := 0, false
-			for killed < kills && !finished {
-				cmd := child(t, args)
-				started(t, cmd)
-				timer := time.AfterFunc(time.Duration(rng.Int64N(int64(takes))), func() { _ = cmd.Process.Kill() })
-				err := cmd.Wait()
-				timer.Stop()
-				switch finished = err == nil; {
-				case finished:
-				case cmd.ProcessState.ExitCode() >= 0:
-					t.Fatalf("after %d kills: %v", killed, err)
-				case statError(store) == nil && statError(store+WorkSuffix) != nil:
-					finished = true // it was killed behind its last step
+			killed := 0
+			for n := 0; killed < kills; n++ {
+				store := filepath.Join(dir, fmt.Sprint("store", n))
+				for !importsUntilKilled(t, strings.ReplaceAll(args, "STORE", store), time.Duration(rng.Int64N(int64(takes)))) {
+					killed++
+					if statError(store) == nil && statError(store+WorkSuffix) != nil {
+						break // it was killed behind its last step
+					}
 				}
-				killed++
-			}
-			if !finished {
-				if err := child(t, args).Run(); err != nil {
-					t.Fatalf("after %d kills: %v", killed, err)
+				if c.kind == "history" {
+					wantHistory(t, store, badgerPairs)
+				} else {
+					wantNewest(t, store, f.want)
 				}
 			}
-			t.Logf("%d kills", killed)
 			unchanged(t, source, before)
-			if c.kind == "history" {
-				wantHistory(t, store, badgerPairs)
-			} else {
-				wantNewest(t, store, f.want)
-			}
 		})
 	}
+}
+
+// importsUntilKilled runs an import and kills it after a time, and reports whether it has ended before.
+func importsUntilKilled(t *testing.T, args string, after time.Duration) (ended bool) {
+	t.Helper()
+	cmd := child(t, args)
+	started(t, cmd)
+	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	err := cmd.Wait()
+	if err != nil && cmd.ProcessState.ExitCode() >= 0 {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 func statError(path string) error {

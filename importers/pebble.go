@@ -1,10 +1,14 @@
 package importers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	pebble1 "github.com/cockroachdb/pebble"
 	pebble2 "github.com/cockroachdb/pebble/v2"
@@ -46,7 +50,10 @@ func openPebble(path, staged string) (_ source, err error) {
 	if s.release, err = lock(filepath.Join(path, lockName), false); err != nil {
 		return nil, err
 	}
-	if err = stage(path, staged, linked); err == nil {
+	if err = logIsHere(path); err == nil {
+		err = stage(path, staged, linked)
+	}
+	if err == nil {
 		if err = guard(func() error { return s.open2(staged) }); err != nil {
 			// Each version refuses the formats of the other one. Which error says more is not known.
 			if older := guard(func() error { return s.open1(staged) }); older != nil {
@@ -60,6 +67,27 @@ func openPebble(path, staged string) (_ source, err error) {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// logIsHere returns an error if the log has a directory of its own: without it, the store would seem to
+// be an older one.
+func logIsHere(path string) error {
+	files, err := filepath.Glob(filepath.Join(path, "OPTIONS-*"))
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	// The greatest number is that of the last opening; they have six digits or more.
+	last := slices.MaxFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	text, err := os.ReadFile(last)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if dir, ok := strings.CutPrefix(strings.TrimSpace(line), "wal_dir="); ok && dir != "" && filepath.Clean(dir) != filepath.Clean(path) {
+			return fmt.Errorf("%s %w: its log is in %s; close the store in order, and set it to have its log with it", path, ErrSource, dir)
+		}
+	}
+	return nil
 }
 
 func (s *pebbleSource) open2(staged string) error {

@@ -49,7 +49,9 @@ type app struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	// A second signal ends the process at once. But not if it is the same one: a terminal sends it to
+	// this process and to brock, which sends it on.
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	a := &app{ctx: ctx, out: os.Stdout, err: os.Stderr}
 	a.progress = &progress{w: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd())), now: time.Now}
 	os.Exit(a.run(os.Args[1:]))
