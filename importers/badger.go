@@ -54,7 +54,7 @@ func openBadger(open badgerOpen, o *Options, staged string) (_ source, err error
 		dirs, b.valueDir = append(dirs, o.SourceValueDir), filepath.Join(staged, "values")
 	}
 	for _, dir := range dirs {
-		release, err := lock(dir, false)
+		release, err := lockPath(dir, false)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func openBadger(open badgerOpen, o *Options, staged string) (_ source, err error
 			how = copied
 		}
 		for i, to := range []string{b.dir, b.valueDir}[:len(dirs)] {
-			if err := stage(dirs[i], to, how); err != nil {
+			if err := stageFiles(dirs[i], to, how); err != nil {
 				return nil, err
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // gives up none.
 func openBadger1(o *badgerOpening) (s badgerStore, err error) {
 	if o.key != nil {
-		return s, errors.New("Badger 1 has no encryption: it was given a key")
+		return s, errors.New("a key was given, and Badger 1 has no encryption")
 	}
 	db, err := badger.OpenManaged(badger.DefaultOptions(o.dir).WithValueDir(o.valueDir).WithLogger(nil).
 		WithEventLogging(false).WithReadOnly(!o.write).WithTruncate(o.write).

@@ -49,7 +49,8 @@ const (
 
 // Compare reads all pairs of the source and of the store, both in the order of their keys, and returns
 // how they differ, and ErrDiffers if they do. Neither is changed; the store may be open elsewhere. Pairs
-// that have expired count as deleted. Options.History compares all versions.
+// that have expired count as deleted. Options.History compares all versions. What the library of the
+// source needs to write goes to os.TempDir.
 func Compare(ctx context.Context, o Options) (_ *Compared, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err

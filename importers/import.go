@@ -52,6 +52,7 @@ type importing struct {
 	made    bool  // this import has made the store's directory
 	vain    bool  // nothing was written
 	shown   int64 // bytes as of the last report
+	before  int64 // bytes that an earlier import has written, about
 }
 
 // sizeOf returns the bytes in the files of the source.

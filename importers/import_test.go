@@ -303,7 +303,7 @@ func TestKilled(t *testing.T) {
 				store := filepath.Join(dir, fmt.Sprint("store", n))
 				for !importsUntilKilled(t, strings.ReplaceAll(args, "STORE", store), time.Duration(rng.Int64N(int64(takes)))) {
 					killed++
-					if statError(store) == nil && statError(store+WorkSuffix) != nil {
+					if statError(store) == nil && statError(filepath.Join(store+WorkSuffix, planFile)) != nil {
 						break // it was killed behind its last step
 					}
 				}

@@ -29,11 +29,11 @@ type levelSource struct {
 
 func openLevel(path, staged string) (_ source, err error) {
 	s := &levelSource{path: path}
-	if s.release, err = lock(filepath.Join(path, lockName), false); err != nil {
+	if s.release, err = lockPath(filepath.Join(path, lockName), false); err != nil {
 		return nil, err
 	}
 	o := &opt.Options{ErrorIfMissing: true, ReadOnly: true, Strict: opt.StrictAll}
-	if err = stage(path, staged, linked); err == nil {
+	if err = stageFiles(path, staged, linked); err == nil {
 		err = sourceError(path, guard(func() (err error) {
 			s.db, err = leveldb.OpenFile(staged, o)
 			return err
@@ -54,7 +54,7 @@ func openLevel(path, staged string) (_ source, err error) {
 // openOverlay opens the store to write, so that journals become tables. It writes to the directory
 // staged, which has all but the tables of the source; those are only read.
 func (s *levelSource) openOverlay(staged string, o *opt.Options) error {
-	if err := stage(s.path, staged, leftOut); err != nil {
+	if err := stageFiles(s.path, staged, leftOut); err != nil {
 		return err
 	}
 	return guard(func() error {

@@ -4,9 +4,9 @@ package importers
 
 import "os"
 
-// lock opens a file, which fails on Windows while another process has it open for itself. Nothing is
+// lockPath opens a file, which fails on Windows while another process has it open for itself. Nothing is
 // locked: see to it that no process has the source open.
-func lock(path string, exclusive bool) (release func(), err error) {
+func lockPath(path string, exclusive bool) (release func(), err error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
 		return func() {}, nil

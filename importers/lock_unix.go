@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock locks a file or directory for readers or, exclusive, for one process. Badger locks the
+// lockPath locks a file or directory for readers or, exclusive, for one process. Badger locks the
 // directory and goleveldb its file LOCK, by flock; LevelDB and Pebble lock that file by fcntl. This
 // takes both locks, so it fails while any of them has the store open for writing, and they fail while
 // it is held. A file that is not there is not locked.
-func lock(path string, exclusive bool) (release func(), err error) {
+func lockPath(path string, exclusive bool) (release func(), err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return func() {}, nil

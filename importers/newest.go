@@ -19,6 +19,11 @@ func (i *importing) importNewest(ctx context.Context) error {
 	if err := i.noteBuckets(ctx, spaces); err != nil {
 		return err
 	}
+	_, i.before = i.db.EstimateSize(nil, nil)
+	for ks := range i.db.Keyspaces() {
+		_, bytes := ks.EstimateSize(nil, nil)
+		i.before += bytes
+	}
 	for n := range spaces {
 		ks, err := keyspaceOf(i.db, spaces[n].name)
 		if err != nil {
@@ -66,7 +71,7 @@ func (i *importing) importSpace(ctx context.Context, ks *brock.Keyspace) error {
 		}
 		i.summary.Pairs++
 		i.summary.Bytes += int64(len(p.key) + len(p.value))
-		i.report("import", i.summary.Bytes)
+		i.report("import", i.before+i.summary.Bytes)
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {

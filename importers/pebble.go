@@ -47,11 +47,11 @@ func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args
 
 func openPebble(path, staged string) (_ source, err error) {
 	s := &pebbleSource{path: path}
-	if s.release, err = lock(filepath.Join(path, lockName), false); err != nil {
+	if s.release, err = lockPath(filepath.Join(path, lockName), false); err != nil {
 		return nil, err
 	}
 	if err = logIsHere(path); err == nil {
-		err = stage(path, staged, linked)
+		err = stageFiles(path, staged, linked)
 	}
 	if err == nil {
 		if err = guard(func() error { return s.open2(staged) }); err != nil {

@@ -24,8 +24,8 @@ const (
 	leftOut                // for a library that is given them in another way
 )
 
-// stage makes dir a stand-in for the directory of a source.
-func stage(from, dir string, how staging) error {
+// stageFiles makes dir a stand-in for the directory of a source.
+func stageFiles(from, dir string, how staging) error {
 	from, err := filepath.Abs(from)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func stage(from, dir string, how staging) error {
 		switch fixed := slices.Contains(immutable, filepath.Ext(e.Name())); {
 		case fixed && how == leftOut:
 		case fixed && how == linked:
-			err = link(path, name)
+			err = linkFile(path, name)
 		default:
 			err = copyFile(path, name)
 		}
@@ -70,9 +70,9 @@ func stage(from, dir string, how staging) error {
 	return os.WriteFile(filepath.Join(dir, lockName), nil, 0o600)
 }
 
-// link makes name stand for the file at path: by a symbolic link, which leaves the file as it is and
+// linkFile makes name stand for the file at path: by a symbolic link, which leaves the file as it is and
 // works across disks, or else by another kind or a copy.
-func link(path, name string) error {
+func linkFile(path, name string) error {
 	if os.Symlink(path, name) == nil || os.Link(path, name) == nil {
 		return nil
 	}

@@ -47,7 +47,7 @@ func beginWork(o *Options) (_ *work, err error) {
 	if err := os.Mkdir(w.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	if w.release, err = lock(w.dir, true); err != nil {
+	if w.release, err = lockPath(w.dir, true); err != nil {
 		return nil, err
 	}
 	if err := w.claim(o, p); err != nil {
