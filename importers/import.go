@@ -18,7 +18,7 @@ import (
 //
 // It returns ErrInUse, ErrNotEmpty, ErrUsage, ErrSource, ErrRefused for what Brock can't store,
 // ErrDiffers, and the errors of brock.Open and of writes. After ErrDiffers the store is there, and so
-// is the directory.
+// is the directory, and the Summary says what differs.
 func Import(ctx context.Context, o Options) (_ *Summary, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -32,13 +32,15 @@ func Import(ctx context.Context, o Options) (_ *Summary, err error) {
 	if i.total, err = sizeOf(&o); err == nil {
 		err = i.run(ctx)
 	}
-	if err != nil {
-		if i.vain {
-			err = errors.Join(err, i.undo())
-		}
-		return nil, err
+	switch {
+	case err == nil:
+		return &i.summary, w.end()
+	case errors.Is(err, ErrDiffers):
+		return &i.summary, err
+	case i.vain:
+		err = errors.Join(err, i.undo())
 	}
-	return &i.summary, w.end()
+	return nil, err
 }
 
 // importing is an import under way.
@@ -96,11 +98,9 @@ func (i *importing) run(ctx context.Context) (err error) {
 		i.total = i.summary.Bytes // it is known now
 	}
 	c := comparing{source: i.source, db: i.db, history: i.History, report: i.report}
-	if err := c.run(ctx); err != nil {
-		return err
-	}
+	err = c.run(ctx)
 	i.summary.Version, i.summary.Compared = i.db.Version(), c.Compared
-	return nil
+	return err
 }
 
 // undo removes what an import has made that has written nothing.

@@ -148,6 +148,8 @@ func TestHistory(t *testing.T) {
 			if s.Version != last {
 				t.Errorf("the store has version %d, the source %d", s.Version, last)
 			}
+			readAt(t, o.Store.Dir, 1, "one")
+			readAt(t, o.Store.Dir, last, "two")
 			c, err := Compare(t.Context(), o)
 			if err != nil || c.Pairs < 1500 {
 				t.Fatalf("compare: %v, %+v", err, c)
@@ -159,6 +161,30 @@ func TestHistory(t *testing.T) {
 				t.Fatalf("compare of a changed store: %v, %+v", err, c)
 			}
 		})
+	}
+}
+
+// readAt reads the key first in a whole state of a store, as it was at a version of the source.
+func readAt(t *testing.T, dir string, version uint64, want string) {
+	t.Helper()
+	db, err := brock.Open(brock.Options{Dir: dir, KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Manual: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: version}, func(txn *brock.Txn) error {
+		item, err := txn.Get([]byte("first"))
+		if err != nil {
+			return err
+		}
+		value, err := item.Value()
+		if string(value) != want {
+			t.Errorf("at version %d it is %q, want %q", version, value, want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("read at %d: %v", version, err)
 	}
 }
 
@@ -390,6 +416,47 @@ func TestOtherSource(t *testing.T) {
 	}
 	if _, err := Import(t.Context(), o); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("a source that has changed: %v", err)
+	}
+}
+
+// TestTampered: what has changed an unfinished import is found at its end.
+func TestTampered(t *testing.T) {
+	f := fixtureNamed(t, "leveldb")
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	o := Options{Peer: f.peer, Source: f.closed(t, dir), Store: brock.Options{Dir: filepath.Join(dir, "store")}, chunkBytes: 10_000}
+	o.Progress = func(p Progress) { cancel() }
+	if _, err := Import(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	change(t, o.Store.Dir, "", func(txn *brock.Txn) error { return txn.Set([]byte("\x00"), nil) })
+	s, err := Import(t.Context(), o)
+	if !errors.Is(err, ErrDiffers) || s == nil || !s.Resumed || s.Compared.Differences != 1 || string(s.Compared.First[0].Key) != "\x00" {
+		t.Errorf("%v, %+v", err, s)
+	}
+}
+
+// TestFullDisk: an import that has no space goes on when there is some.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	rng := rand.New(rand.NewPCG(5, 5))
+	r := new(record)
+	for i := range 80 {
+		r.set(uint64(i+1), fmt.Sprint("key ", i), string(randomBytes(rng, 100_000)), 0, 0)
+	}
+	end, err := writeBadger4(source, "", nil, r)
+	fatal(t, err)
+	fatal(t, end())
+	for _, history := range []bool{false, true} {
+		o := Options{Peer: Badger4, Source: source, Store: brock.Options{Dir: filepath.Join(dir, fmt.Sprint(history))}, History: history, chunkBytes: 500_000}
+		o.Store.DiskLimit = 4 << 20
+		if _, err := Import(t.Context(), o); !errors.Is(err, brock.ErrNoSpace) {
+			t.Errorf("history %v: %v", history, err)
+		}
+		o.Store.DiskLimit = 0
+		imports(t, o)
+		wantNewest(t, o.Store.Dir, one(r))
 	}
 }
 

@@ -150,6 +150,9 @@ func (c *importCommand) Run(a *app) error {
 	}
 	s, err := importers.Import(a.ctx, o)
 	a.progress.end()
+	if s != nil && err != nil {
+		return a.differ(&s.Compared, err)
+	}
 	if err != nil {
 		if _, unfinished := os.Stat(c.Store + importers.WorkSuffix); unfinished == nil && !errors.Is(err, importers.ErrNotEmpty) {
 			fmt.Fprintln(a.err, "the import is not finished: the same command goes on where it was")
@@ -186,13 +189,21 @@ func (c *compareCommand) Run(a *app) error {
 	if r == nil {
 		return err
 	}
+	if err != nil {
+		return a.differ(r, err)
+	}
+	_, err = fmt.Fprintf(a.out, "%s pairs compared, all equal\n", count(r.Pairs))
+	return err
+}
+
+// differ prints the first differences that a compare has found before it ended with an error.
+func (a *app) differ(r *importers.Compared, err error) error {
 	for _, d := range r.First {
 		fmt.Fprintln(a.out, d)
 	}
-	if err != nil {
+	if errors.Is(err, importers.ErrDiffers) {
 		return fmt.Errorf("%w: %s differences in %s pairs", err, count(r.Differences), count(r.Pairs))
 	}
-	_, err = fmt.Fprintf(a.out, "%s pairs compared, all equal\n", count(r.Pairs))
 	return err
 }
 
