@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -16,7 +19,35 @@ import (
 type badgerSource struct {
 	path    string
 	db      badgerStore
+	log     badgerLog
 	release []func()
+}
+
+// badgerLog is the logger of Badger. A value that can't be read is for Badger a message, and an empty
+// value, so messages of errors count.
+type badgerLog struct {
+	quiet
+	mu    sync.Mutex
+	count int
+	last  string
+}
+
+// Errorf is called by any goroutine.
+func (l *badgerLog) Errorf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	l.last = fmt.Sprintf(format, args...)
+}
+
+// since returns an error if there were more messages than before, and how many there are.
+func (l *badgerLog) since(before int) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count > before {
+		return l.count, fmt.Errorf("badger says: %.500s", strings.TrimSpace(l.last))
+	}
+	return l.count, nil
 }
 
 // badgerStore is what the versions of Badger have in common, once a store is open.
@@ -32,6 +63,7 @@ type badgerOpening struct {
 	write         bool   // replay its log
 	memtable      int64  // bytes that a memtable must have room for
 	magic         uint16 // of the program that has written it
+	log           *badgerLog
 }
 
 // badgerOpen opens a store of one version of Badger.
@@ -48,7 +80,7 @@ func openBadger(open badgerOpen, o *Options, staged string) (_ source, err error
 		return nil, err
 	}
 	dirs := []string{o.Source}
-	b := &badgerOpening{dir: filepath.Join(staged, "keys"), key: o.SourceKey}
+	b := &badgerOpening{dir: filepath.Join(staged, "keys"), key: o.SourceKey, log: &s.log}
 	b.valueDir = b.dir
 	if o.SourceValueDir != "" {
 		dirs, b.valueDir = append(dirs, o.SourceValueDir), filepath.Join(staged, "values")
@@ -139,12 +171,19 @@ func (s *badgerSource) history(ctx context.Context, fn func(*pair) error) error 
 
 func (s *badgerSource) walk(ctx context.Context, all bool, from []byte, fn func(*pair) error) error {
 	var refused error // of fn or ctx: no error of the source
+	logged, _ := s.log.since(math.MaxInt)
 	err := s.db.walk(all, from, func(p *pair) error {
+		if _, err := s.log.since(logged); err != nil {
+			return err
+		}
 		refused = errors.Join(ctx.Err(), fn(p))
 		return refused
 	})
 	if refused != nil {
 		return refused
+	}
+	if err == nil {
+		_, err = s.log.since(logged)
 	}
 	return sourceError(s.path, err)
 }
