@@ -61,7 +61,7 @@ func (c *completeCommand) Run(a *app) error {
 		words = append(words, "")
 	}
 	last, before := words[len(words)-1], words[:len(words)-1]
-	at, flag := walk(a.parser.Model.Node, before)
+	at, given, flag := walk(a.parser.Model.Node, before)
 	switch {
 	case flag != nil:
 		return candidates(a, last, "", flag.EnumSlice(), nil)
@@ -89,15 +89,15 @@ func (c *completeCommand) Run(a *app) error {
 	if at.Name == "help" {
 		return candidates(a, last, "", commandNames(a.parser.Model.Node), nil)
 	}
-	if len(at.Positional) == 1 {
-		names = append(names, at.Positional[0].EnumSlice()...)
+	if given < len(at.Positional) {
+		names = append(names, at.Positional[given].EnumSlice()...)
 	}
 	return candidates(a, last, "", names, helps)
 }
 
-// walk goes down the commands that the words name. It returns the command, and the flag
-// whose value comes next.
-func walk(at *kong.Node, words []string) (*kong.Node, *kong.Flag) {
+// walk goes down the commands that the words name. It returns the command, how many of its arguments
+// are given, and the flag whose value comes next.
+func walk(at *kong.Node, words []string) (_ *kong.Node, given int, _ *kong.Flag) {
 	for i := 0; i < len(words); i++ {
 		w := words[i]
 		if strings.HasPrefix(w, "-") {
@@ -105,20 +105,21 @@ func walk(at *kong.Node, words []string) (*kong.Node, *kong.Flag) {
 			switch {
 			case flag == nil || flag.IsBool() || strings.Contains(w, "="):
 			case i == len(words)-1:
-				return at, flag
+				return at, given, flag
 			default:
 				i++
 			}
 			continue
 		}
+		given++
 		for _, child := range at.Children {
 			if child.Name == w {
-				at = child
+				at, given = child, 0
 				break
 			}
 		}
 	}
-	return at, nil
+	return at, given, nil
 }
 
 func flagOf(at *kong.Node, word string) *kong.Flag {

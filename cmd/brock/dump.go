@@ -25,50 +25,57 @@ type dumpCommand struct {
 
 // Run writes what one transaction sees. An existing file is not touched.
 func (c *dumpCommand) Run(a *app) error {
-	format := c.Format
-	if format == "" {
-		format = pairs.JSONL
-	}
 	prefix, err := c.key(c.Prefix)
 	if err != nil {
 		return err
 	}
-	d := dumping{app: a, only: c.Keyspace, prefix: prefix, format: format}
-	if c.Path == "-" {
-		return d.run(&c.readable, a.out)
-	}
-	if byName, ok := pairs.FormatOf(c.Path); ok && c.Format == "" {
+	d := dumping{app: a, name: "dump", only: c.Keyspace, prefix: prefix, format: c.Format}
+	switch byName, ok := pairs.FormatOf(c.Path); {
+	case d.format != "":
+	case c.Path == "-":
+		d.format = pairs.JSONL
+	case ok:
 		d.format = byName
-	} else if c.Format == "" {
+	default:
 		return wrongUsage("%s does not end in .jsonl, .csv or .tsv; name the format by --format", c.Path)
 	}
-	f, err := os.OpenFile(c.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = d.run(&c.readable, f)
-	wrote := errors.Join(f.Sync(), f.Close())
-	if wrote != nil || err != nil {
-		return errors.Join(err, wrote, os.Remove(c.Path))
-	}
-	fmt.Fprintf(a.err, "%s pairs written\n", human.Count(d.written))
-	return nil
+	return d.write(&c.readable, c.Path)
 }
 
 // dumping is a dump under way.
 type dumping struct {
 	*app
+	name    string  // of the work
 	only    *string // nil = all keyspaces
 	prefix  []byte
 	format  pairs.Format
 	work    *progress.Work
 	written int64
+	full    bool // each pair with its keyspace and version
+}
+
+// write writes to a new file, or to standard output. Of a dump that fails no file is left.
+func (d *dumping) write(s *readable, path string) error {
+	if path == "-" {
+		return d.run(s, d.out)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = d.run(s, f)
+	wrote := errors.Join(f.Sync(), f.Close())
+	if wrote != nil || err != nil {
+		return errors.Join(err, wrote, os.Remove(path))
+	}
+	fmt.Fprintf(d.err, "%s pairs written\n", human.Count(d.written))
+	return nil
 }
 
 func (d *dumping) run(s *readable, to io.Writer) error {
 	out := bufio.NewWriterSize(to, 1<<20)
 	w := pairs.NewWriter(d.format, out)
-	d.work = d.progress.Start("dump", 0)
+	d.work = d.progress.Start(d.name, 0)
 	err := s.read(d.app, func(db *brock.DB) error {
 		return db.ViewContext(d.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return d.all(db, txn, w) })
 	})
@@ -83,7 +90,7 @@ func (d *dumping) all(db *brock.DB, txn *brock.Txn, w pairs.Writer) error {
 		if err != nil {
 			return err
 		}
-		return d.pairs(txn.In(ks), w)
+		return d.pairs(txn.In(ks), *d.only, w)
 	}
 	named := slices.Collect(db.Keyspaces())
 	sections, ok := w.(pairs.SectionWriter)
@@ -91,14 +98,14 @@ func (d *dumping) all(db *brock.DB, txn *brock.Txn, w pairs.Writer) error {
 		return wrongUsage("the store has %s, and %s holds the pairs of one: use --format=jsonl, --keyspace=NAME, or --keyspace= for the default one",
 			human.Things(int64(len(named)), "named keyspace"), d.format)
 	}
-	if err := d.pairs(txn, w); err != nil {
+	if err := d.pairs(txn, "", w); err != nil {
 		return err
 	}
 	for _, ks := range named {
 		if err := sections.Begin(pairs.SectionOf(ks)); err != nil {
 			return err
 		}
-		if err := d.pairs(txn.In(ks), w); err != nil {
+		if err := d.pairs(txn.In(ks), ks.Name(), w); err != nil {
 			return err
 		}
 	}
@@ -106,7 +113,7 @@ func (d *dumping) all(db *brock.DB, txn *brock.Txn, w pairs.Writer) error {
 }
 
 // pairs writes those of the transaction's keyspace.
-func (d *dumping) pairs(txn *brock.Txn, w pairs.Writer) error {
+func (d *dumping) pairs(txn *brock.Txn, keyspace string, w pairs.Writer) error {
 	for item, err := range txn.Items(brock.IteratorOptions{Prefix: d.prefix, Prefetch: 64}) {
 		if err != nil {
 			return err
@@ -114,6 +121,9 @@ func (d *dumping) pairs(txn *brock.Txn, w pairs.Writer) error {
 		p, err := pairs.Of(item)
 		if err != nil {
 			return err
+		}
+		if d.full {
+			p.Keyspace, p.Version = &keyspace, item.Version()
 		}
 		if err := w.Write(p); err != nil {
 			return err

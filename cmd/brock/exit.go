@@ -129,7 +129,7 @@ var namelessCalls = []string{"open", "openat", "stat", "lstat", "statat", "lstat
 // message returns the text of an error for users: without the names of packages, and without what
 // is said twice.
 func message(err error) string {
-	if err == nil {
+	if err == nil || errors.As(err, new(silent)) {
 		return ""
 	}
 	if errors.Is(err, context.Canceled) {

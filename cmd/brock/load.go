@@ -27,7 +27,7 @@ func (f *inputFlags) form() pairs.Form {
 type loadCommand struct {
 	store
 	keyspaceFlag
-	Path string `arg:"" help:"A .jsonl, .csv or .tsv file, a directory, or - for standard input. Tables have the columns key and value, or keys in their first column. Of a directory, paths become keys and contents values. A dump of all keyspaces creates those that are missing."`
+	Path string `arg:"" help:"A .jsonl, .csv or .tsv file, a directory, or - for standard input. Tables have the columns key and value, or keys in their first column. Of a directory, paths become keys and contents values. A dump or an export of all keyspaces creates those that are missing."`
 	inputFlags
 	Sorted bool `help:"The keys come in rising order of their bytes, each once, as in a dump. Faster, and atomic: all pairs of a keyspace are stored, or none."`
 }
@@ -88,6 +88,8 @@ type loading struct {
 	*app
 	work   *progress.Work
 	into   string // the keyspace that the user named
+	part   string // the keyspace of the section; "" = the default one
+	at     string // the keyspace that pairs go to now
 	db     *brock.DB
 	made   []madeKeyspace
 	sorted bool // --sorted
@@ -113,7 +115,8 @@ func (l *loading) run(db *brock.DB, ks *brock.Keyspace) error {
 	if ks == nil {
 		ks = db.Default()
 	}
-	if err := l.open(ks); err != nil {
+	l.part, l.at = l.into, l.into
+	if err := l.openKeyspace(ks); err != nil {
 		return err
 	}
 	stop := l.commitNowAndThen()
@@ -130,8 +133,8 @@ func (l *loading) run(db *brock.DB, ks *brock.Keyspace) error {
 	return err
 }
 
-// open makes the next pairs go to a keyspace.
-func (l *loading) open(ks *brock.Keyspace) (err error) {
+// openKeyspace makes the next pairs go to a keyspace.
+func (l *loading) openKeyspace(ks *brock.Keyspace) (err error) {
 	if l.sorted {
 		l.loader, err = ks.NewLoader(l.ctx, brock.LoadOptions{Sorted: true})
 		return err
@@ -193,7 +196,22 @@ func (l *loading) add(p pairs.Pair, at pairs.Place) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.Section != nil {
-		return refused(l.begin(p.Section, at), at)
+		if err := l.begin(p.Section, at); err != nil {
+			return refused(err, at)
+		}
+		l.part = l.at
+		return nil
+	}
+	name := l.part
+	if p.Keyspace != nil {
+		name = *p.Keyspace
+	}
+	if name != l.at {
+		// A line that names another keyspace than the one before is rare where speed counts: an
+		// export has them in order.
+		if err := l.begin(&pairs.Section{Name: []byte(name)}, at); err != nil {
+			return refused(err, at)
+		}
 	}
 	var err error
 	count := &l.stored
@@ -231,6 +249,9 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 		return err
 	}
 	ks, err := findKeyspace(l.db, name)
+	if name == "" {
+		ks, err = l.db.Default(), nil
+	}
 	if err != nil {
 		o := s.Options.KeyspaceOptions
 		o.TTL = 0
@@ -241,5 +262,6 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 			l.made = append(l.made, madeKeyspace{ks, s.Options.KeyspaceOptions})
 		}
 	}
-	return l.open(ks)
+	l.at = name
+	return l.openKeyspace(ks)
 }

@@ -3,6 +3,8 @@
 //	brock try             the whole engine at work on the Go source tree
 //	brock try PATH        the same on a directory, .jsonl, .csv or .tsv of yours
 //	brock load DIR FILE   fills a store; dump is the way back
+//	brock import badger4 DIR NEW
+//	                      makes a store of one of another engine; export is the way out
 //	brock get DIR KEY     prints a value; set, del and scan do what they say
 //	brock gc DIR          frees the disk space of garbage now
 //	brock checkpoint DIR NEW
@@ -52,6 +54,8 @@ type commands struct {
 	Watch        watchCommand        `cmd:"" help:"Print what is committed, commit by commit, as lines of JSON, while a program writes the store."`
 	Load         loadCommand         `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
 	Dump         dumpCommand         `cmd:"" help:"Write all pairs of all keyspaces in a form that load reads."`
+	Import       importCommand       `cmd:"" help:"Make a store of one of Badger, bbolt, LevelDB or Pebble, and compare the two."`
+	Export       exportCommand       `cmd:"" help:"Write all pairs with their keyspaces and versions as lines of JSON, or as a bbolt file."`
 	Keyspaces    keyspacesCommand    `cmd:"" help:"List, create and drop keyspaces, and change their options."`
 	Stats        statsCommand        `cmd:"" help:"Show what a store holds, and in which files."`
 	Tree         treeCommand         `cmd:"" help:"Draw the runs and segments of a store."`

@@ -19,6 +19,9 @@ import (
 const beMain = "BROCK_TEST_MAIN"
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == peersProgram {
+		peersMain(os.Getenv(bePeers))
+	}
 	if os.Getenv(beMain) != "" {
 		main()
 	}

@@ -203,12 +203,16 @@ func (f *Files) Entries() int64 { return int64(f.out.Run.Entries) }
 // Bytes is the length of the records added.
 func (f *Files) Bytes() int64 { return f.bytes }
 
-// WrittenBytes is the length of all files that were written.
+// WrittenBytes is the length of all files that were written, also of those that are not finished.
 func (f *Files) WrittenBytes() int64 {
+	n := f.written
 	if f.sorted != nil {
-		return f.written + f.sorted.Size()
+		n += f.sorted.Size()
 	}
-	return f.written
+	if f.writer != nil {
+		n += f.writer.Size()
+	}
+	return n
 }
 
 // Discard closes the files. With remove, it also removes them, except those that are kept. Nothing

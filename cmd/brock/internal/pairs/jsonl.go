@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,16 +15,17 @@ import (
 
 // jsonPair is a pair as JSON. A value that is no string stands for its own text.
 type jsonPair struct {
+	Keyspace    json.RawMessage `json:"keyspace,omitempty"` // of the pair; or of a section, which has nothing else but options
+	KeyspaceB64 []byte          `json:"keyspaceB64,omitempty"`
+
 	Key      json.RawMessage `json:"key,omitempty"`
 	KeyB64   []byte          `json:"keyB64,omitempty"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	ValueB64 *[]byte         `json:"valueB64,omitempty"`
 	Meta     byte            `json:"meta,omitempty"`
+	Version  uint64          `json:"version,omitempty"`
 	Expires  time.Time       `json:"expires,omitzero"`
-
-	Keyspace    json.RawMessage `json:"keyspace,omitempty"` // of a section, which has nothing else but options
-	KeyspaceB64 []byte          `json:"keyspaceB64,omitempty"`
-	Options     *Options        `json:"options,omitempty"`
+	Options  *Options        `json:"options,omitempty"`
 }
 
 // MarshalJSON writes the pair as a line of a .jsonl file; a nil value is left out.
@@ -31,7 +33,10 @@ func (p Pair) MarshalJSON() ([]byte, error) {
 	if p.Section != nil {
 		return p.Section.MarshalJSON()
 	}
-	j := jsonPair{Meta: p.Meta, Expires: p.Expires.UTC()}
+	j := jsonPair{Meta: p.Meta, Version: p.Version, Expires: p.Expires.UTC()}
+	if p.Keyspace != nil {
+		j.setKeyspace([]byte(*p.Keyspace))
+	}
 	if utf8.Valid(p.Key) {
 		j.Key = quote(p.Key)
 	} else {
@@ -45,6 +50,14 @@ func (p Pair) MarshalJSON() ([]byte, error) {
 		j.ValueB64 = &p.Value
 	}
 	return j.encode()
+}
+
+func (j *jsonPair) setKeyspace(name []byte) {
+	if utf8.Valid(name) {
+		j.Keyspace = quote(name)
+	} else {
+		j.KeyspaceB64 = name
+	}
 }
 
 func (j *jsonPair) encode() ([]byte, error) {
@@ -92,7 +105,10 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 		*p = Pair{Section: section}
 		return err
 	}
-	*p = Pair{Key: j.KeyB64, Meta: j.Meta, Expires: j.Expires}
+	*p = Pair{Key: j.KeyB64, Meta: j.Meta, Version: j.Version, Expires: j.Expires}
+	if p.Keyspace, err = j.keyspace(); err != nil {
+		return err
+	}
 	switch {
 	case j.Key != nil && j.KeyB64 != nil:
 		return errors.New(`both "key" and "keyB64"`)
@@ -206,9 +222,14 @@ var (
 // pairOf returns a line that is valid JSON as a pair. It takes a key and a value, and nothing else,
 // from where they are in the line: json.Unmarshal takes five times as long.
 func pairOf(line []byte) (p Pair, err error) {
-	var key, value json.RawMessage
+	var key, value, keyspace json.RawMessage
 	plain := eachMember(line, func(name, raw []byte) bool {
 		switch {
+		case string(name) == `"keyspace"` && keyspace == nil && raw[0] == '"':
+			keyspace = raw
+		case string(name) == `"version"`:
+			p.Version, err = strconv.ParseUint(string(raw), 10, 64)
+			return err == nil
 		case string(name) == `"key"` && key == nil:
 			key = raw
 		case string(name) == `"value"` && value == nil:
@@ -221,6 +242,14 @@ func pairOf(line []byte) (p Pair, err error) {
 	if !plain || len(key) <= len(`""`) || key[0] != '"' || value == nil {
 		err = json.Unmarshal(line, &p)
 		return p, err
+	}
+	if keyspace != nil {
+		name, err := unquote(keyspace)
+		if err != nil {
+			return p, fmt.Errorf("keyspace: %w", err)
+		}
+		text := string(name)
+		p.Keyspace = &text
 	}
 	if p.Key, err = unquote(key); err != nil {
 		return p, fmt.Errorf("key: %w", err)

@@ -23,6 +23,9 @@ type Pair struct {
 	Meta       byte
 	Expires    time.Time // zero = never
 	Section    *Section
+
+	Keyspace *string // where the line names one; nil = that of the section
+	Version  uint64  // of the commit that wrote the pair; 0 = not known; it can't be loaded
 }
 
 // KeyOf copies what an item says without its value.

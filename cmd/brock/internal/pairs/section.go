@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/brockdb/brock"
 )
@@ -78,40 +77,48 @@ func (o *Options) UnmarshalJSON(b []byte) (err error) {
 // MarshalJSON writes the section as a line of a .jsonl file.
 func (s Section) MarshalJSON() ([]byte, error) {
 	j := jsonPair{Options: &s.Options}
-	if utf8.Valid(s.Name) {
-		j.Keyspace = quote(s.Name)
-	} else {
-		j.KeyspaceB64 = s.Name
-	}
+	j.setKeyspace(s.Name)
 	return j.encode()
 }
 
 // section returns the section that a line begins; nil if the line is a pair.
 func (j *jsonPair) section() (*Section, error) {
-	if j.Keyspace == nil && j.KeyspaceB64 == nil {
-		if j.Options != nil {
-			return nil, errors.New(`"options" without "keyspace"`)
-		}
+	pair := j.Key != nil || j.KeyB64 != nil || j.Value != nil || j.ValueB64 != nil || j.Meta != 0 || j.Version != 0 || !j.Expires.IsZero()
+	named := j.Keyspace != nil || j.KeyspaceB64 != nil
+	switch {
+	case j.Options != nil && (pair || !named):
+		return nil, errors.New(`"options" are for a line of their own, with a "keyspace" and without a pair`)
+	case pair || !named:
 		return nil, nil
 	}
-	if j.Keyspace != nil && j.KeyspaceB64 != nil {
-		return nil, errors.New(`both "keyspace" and "keyspaceB64"`)
+	name, err := j.keyspace()
+	if err != nil {
+		return nil, err
 	}
-	if j.Key != nil || j.KeyB64 != nil || j.Value != nil || j.ValueB64 != nil || j.Meta != 0 || !j.Expires.IsZero() {
-		return nil, errors.New(`"keyspace" begins a part of the file: it stands on a line of its own, without a pair`)
+	if *name == "" {
+		return nil, errors.New("a keyspace without a name")
 	}
-	s := &Section{Name: j.KeyspaceB64}
+	s := &Section{Name: []byte(*name)}
 	if j.Options != nil {
 		s.Options = *j.Options
 	}
-	var err error
-	if j.Keyspace != nil {
-		if s.Name, err = unquote(j.Keyspace); err != nil {
+	return s, nil
+}
+
+// keyspace returns the keyspace that a line names; nil if it names none.
+func (j *jsonPair) keyspace() (*string, error) {
+	name := j.KeyspaceB64
+	switch {
+	case j.Keyspace != nil && name != nil:
+		return nil, errors.New(`both "keyspace" and "keyspaceB64"`)
+	case j.Keyspace != nil:
+		var err error
+		if name, err = unquote(j.Keyspace); err != nil {
 			return nil, fmt.Errorf("keyspace: %w", err)
 		}
+	case name == nil:
+		return nil, nil
 	}
-	if len(s.Name) == 0 {
-		return nil, errors.New("a keyspace without a name")
-	}
-	return s, nil
+	text := string(name)
+	return &text, nil
 }
