@@ -229,8 +229,6 @@ func TestByteTablesAreContiguous(t *testing.T) {
 var codeIn = map[string]string{
 	"README.md":     "readme_test.go",
 	"docs/guide.md": "docs/guide_test.go",
-
-	"importers/README.md": "importers/example_test.go",
 }
 
 // TestCodeOfDocumentsRuns holds each block of Go code in a document against the
