@@ -137,7 +137,7 @@ func TestPowerLoss(t *testing.T) {
 	for world := 0; world < worlds && !deadline.Near(t); world++ {
 		crashes += losePower(t, rand.New(rand.NewPCG(rng.Uint64(), 1)), calls)
 	}
-	if crashes < worlds {
+	if crashes < worlds && !deadline.Near(t) {
 		t.Errorf("only %d crashes", crashes)
 	}
 	t.Logf("%d crashes", crashes)
