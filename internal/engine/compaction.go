@@ -145,7 +145,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	}
 	// Until the edit, inputs and output are both on the disk. Sets must not take the space
 	// meanwhile.
-	defer c.disk.promiseBytes(int64(plan.Writes(part.Layout)))()
+	defer c.disk.promiseBytes(int64(plan.Writes(part.Layout, nil)))()
 	if len(plan.Cluster) > 0 {
 		work.Segments = int64(len(plan.Cluster))
 		c.moveValues(ctx, &input, plan.Cluster, part)

@@ -36,8 +36,11 @@ func (d *diskSpace) pollSpace(context.Context) error {
 		d.waiting = false // compactions and collections are tried again after the next change
 	}
 	d.measureLocked()
-	if d.onlyReserve.Load() {
+	if d.isRefusing() {
 		d.tasks.compact.Kick() // time alone may have made garbage
+		if !d.waiting {
+			d.tasks.rest.Kick() // who is refused and tries again leaves no rest
+		}
 	}
 	return nil
 }
@@ -78,6 +81,8 @@ func (d *diskSpace) refuseCommit(reason error) error {
 		return reason
 	}
 	d.count.refusedCommits.Add(1)
+	d.refused.Store(time.Now().UnixNano())
+	d.tasks.poll.Arm() // it starts the work at rest
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.told && d.isFull() { // there may be space by now
@@ -87,17 +92,29 @@ func (d *diskSpace) refuseCommit(reason error) error {
 	return reason
 }
 
-// admitPayload decides on a payload while no more than the reserve is left. A payload of deletes
-// may use the reserve. Any other waits for a flush that may free disk space, and up to
+// exceedsRoom reports whether a payload would use the reserve, by its bytes in the journal and by those
+// that are kept for its flush. It measures if the payload is large beside what was left.
+func (d *diskSpace) exceedsRoom(payload []byte) bool {
+	needs := 2 * int64(len(payload))
+	if needs <= d.credit.Load() {
+		return false
+	}
+	d.measureSpace()
+	left := d.left.Load()
+	return left >= 0 && left-needs < d.reserve.Load()
+}
+
+// admitPayload decides on a payload while no more than the reserve is left, or would be left behind
+// it. A payload of deletes may use the reserve. Any other waits for a flush that may free disk space, and up to
 // policy.DiskPatience for other work under way. Without such work it is refused at once.
 func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	begin := time.Now()
-	for d.onlyReserve.Load() {
+	for d.onlyReserve.Load() || d.exceedsRoom(payload) {
 		// Get the channel before the look: a change after the look then closes it.
 		v, changed := d.views.WatchView()
 		var refusal error
 		if needs, ok := onlyFrees(payload); !ok {
-			refusal = fmt.Errorf("%w: %d bytes are left on the disk or below DiskLimit, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), d.reserve.Load())
+			refusal = fmt.Errorf("%w: %d bytes are left on the disk or below DiskLimit for a commit of %d, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), len(payload), d.reserve.Load())
 		} else if d.left.Load() > flushBytes(v)+needs {
 			// A delete frees nothing before its flush. So it must leave enough for the flushes of
 			// all that is in memory.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/lsm/policy"
@@ -31,6 +32,7 @@ type diskSpace struct {
 	left           atomic.Int64 // bytes, as last measured; -1 = not known
 	reserve        atomic.Int64 // bytes, as last measured
 	dropped        atomic.Int64 // when history of the change feed was dropped last, in Unix nanoseconds
+	refused        atomic.Int64 // when a commit was refused last, in Unix nanoseconds
 
 	mu      sync.Mutex // held while it is measured, and over Config.OnSpace, and guards:
 	waiting bool       // work has found no disk space, and waits
@@ -42,6 +44,12 @@ type diskSpace struct {
 // isFull reports whether writes are refused because the disk is full, or may be.
 func (d *diskSpace) isFull() bool {
 	return d.onlyReserve.Load() || d.noJournalSpace.Load() || errs.IsFull(d.lifetime.flushError())
+}
+
+// isRefusing reports whether sets are refused, or one was refused lately that was too large for what is
+// left. Then garbage counts however little it is.
+func (d *diskSpace) isRefusing() bool {
+	return d.onlyReserve.Load() || time.Now().UnixNano()-d.refused.Load() <= int64(policy.DiskPatience)
 }
 
 // available returns how many bytes a compaction or collection may write, as policy.State wants

@@ -121,7 +121,8 @@ func (e *Engine) makeTasks() {
 		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinishRewriting)
 	}
 	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", e.disk.pollSpace), policy.DiskPoll)
-	t.idle = pool.IdleAlarm(pool.Task(jobs.Compaction, "idle", w.workAtRest), e.cfg.IdleAfter)
+	t.rest = pool.Task(jobs.Compaction, "idle", w.workAtRest)
+	t.idle = pool.IdleAlarm(t.rest, e.cfg.IdleAfter)
 	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.EndEpoch(); return nil })
 	e.files.Open.Bits.EndEpochsBy(pool.Alarm(forget))
 	t.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", e.scrubber.verifyDue))

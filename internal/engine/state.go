@@ -72,7 +72,7 @@ const (
 func (st *state) planWork(v *view.View, o occasion) policy.Plan {
 	s := st.policyState(v)
 	s.Idle, s.Reclaim, s.JumpedBytes = o == atIdle, o == onRequest, st.jumped.Load()
-	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.DroppedBytes()
+	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.isRefusing(), v.DroppedBytes()
 	return policy.Decide(v.Layout, s, st.cfg.Policy)
 }
 
@@ -99,7 +99,8 @@ type tasks struct {
 	collect *jobs.Task
 	seal    *jobs.Task  // seals the memtable, so that it is flushed
 	rekey   *jobs.Task  // removes old data keys; nil: the store is plain
-	idle    *jobs.Alarm // idle compaction, once writers are silent
+	rest    *jobs.Task  // work at rest
+	idle    *jobs.Alarm // starts it, once writers are silent
 	scrub   *jobs.Alarm // rings when files are to be verified
 	expiry  *jobs.Alarm // rings when expired entries should be removed from the files
 	poll    *jobs.Alarm // checks whether a full disk has room again

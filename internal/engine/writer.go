@@ -188,7 +188,8 @@ func (w *writer) sealIdle() error {
 	// each counts as a value of average size.
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.RangeDeletes() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
-	if small && hidden+w.views.DroppedFrom(active) < policy.IdleHiddenBytes {
+	// On a full disk little is worth it, too.
+	if small && hidden+w.views.DroppedFrom(active) < policy.IdleHiddenBytes && !w.disk.isRefusing() {
 		return nil
 	}
 	return w.sealAny()

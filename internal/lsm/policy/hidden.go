@@ -32,7 +32,11 @@ func (v *balance) mostHidden() uint64 {
 func (v *balance) mayHide() bool {
 	runs := v.layout.Runs()
 	oldest := runs[len(runs)-1]
-	return v.hidden+v.hiddenByUnknown(true) >= max((oldest.SeparatedBytes+oldest.FileBytes())/100*idleHiddenPercent, IdleHiddenBytes)
+	least := (oldest.SeparatedBytes + oldest.FileBytes()) / 100 * idleHiddenPercent
+	if !v.state.Full {
+		least = max(least, IdleHiddenBytes)
+	}
+	return v.hidden+v.hiddenByUnknown(true) >= least
 }
 
 // hiddenByUnknown returns how many bytes the unknown runs hide if each of their deletes, and of

@@ -24,7 +24,7 @@ func TestLoadsKeepTheLimit(t *testing.T) {
 				var err error
 				for n := 0; err == nil && wrote < 2*limit; {
 					l := assert.Must(db.Default().NewLoader(t.Context(), brock.LoadOptions{Sorted: sorted, MaxMemory: 100_000}))
-					for i := 0; i < each*20_000/size && err == nil && wrote < 2*limit; i++ {
+					for i := int64(0); i < int64(each)*20_000/int64(size) && err == nil && wrote < 2*limit; i++ {
 						err = l.Set(fmt.Appendf(nil, "%09d", n), storetest.RandomBytes(n, size))
 						n, wrote = n+1, wrote+size
 					}
