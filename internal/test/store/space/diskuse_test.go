@@ -282,23 +282,13 @@ func TestDiskUseAfterReopening(t *testing.T) {
 	never := brock.Maintenance{IdleAfter: time.Hour, GarbageRatio: 4}
 	for _, where := range []string{"runs", "journal"} {
 		t.Run(where, func(t *testing.T) {
-			s := newDiskUse(t, never)
-			s.load()
-			if err := s.Compact(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			for i := range *usageKeys {
-				if i%8 != 0 { // new segments are live, old ones are garbage
-					s.set(uint64(i), usageValue)
+			// Compactions that run beside slow sets may find the garbage before Close.
+			s := closeWithGarbage(t, never, where == "runs")
+			for range 10 {
+				if s.ratio() >= 1.75 {
+					break
 				}
-				if where == "runs" && i%(*usageKeys/3) == 0 {
-					if err := s.Flush(context.Background()); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
+				s = closeWithGarbage(t, never, where == "runs")
 			}
 			if s.ratio() < 1.75 {
 				t.Fatalf("closed with %.2f times what is live: there is nothing to find", s.ratio())
@@ -307,6 +297,31 @@ func TestDiskUseAfterReopening(t *testing.T) {
 			s.shrunk()
 		})
 	}
+}
+
+// closeWithGarbage closes a store in which 7 of 8 values were replaced, with the new ones in the journal
+// or, if flush is set, mostly in runs.
+func closeWithGarbage(t *testing.T, m brock.Maintenance, flush bool) *diskUse {
+	t.Helper()
+	s := newDiskUse(t, m)
+	s.load()
+	if err := s.Compact(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range *usageKeys {
+		if i%8 != 0 { // new segments are live, old ones are garbage
+			s.set(uint64(i), usageValue)
+		}
+		if flush && i%(*usageKeys/3) == 0 {
+			if err := s.Flush(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // The disk space that a long reader has pinned is freed when it ends, without a
