@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
-	"testing"
 
 	"github.com/blevesearch/bleve/v2"
 	"github.com/blevesearch/bleve/v2/index/upsidedown"
 
 	brockbleve "github.com/brockdb/brock/integrations/bleve"
-	"github.com/brockdb/brock/internal/test/kit/assert"
 )
 
 // search is the code in README.md, which TestReadme compares with it.
@@ -44,18 +41,4 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output: 1 1
-}
-
-// TestReadme: the README shows the program above.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	assert.OK(t, err)
-	source, err := os.ReadFile("example_test.go")
-	assert.OK(t, err)
-	_, code, _ := strings.Cut(string(source), "func search(")
-	code, _, _ = strings.Cut("func search("+code, "\n}\n")
-	code = "    " + strings.ReplaceAll(code+"\n}\n", "\n", "\n    ")
-	if code = strings.TrimRight(code, " "); !strings.Contains(string(readme), code) {
-		t.Errorf("README.md does not show this:\n%s", code)
-	}
 }

@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
-	"testing"
 
 	db "github.com/cometbft/cometbft-db"
 
 	"github.com/brockdb/brock"
 	brockcometbft "github.com/brockdb/brock/integrations/cometbft"
-	"github.com/brockdb/brock/internal/test/kit/assert"
 )
 
 // blocks is the code in README.md, which TestReadme compares with it.
@@ -55,18 +52,4 @@ func Example() {
 	// Output:
 	// block/2: parts
 	// block/1: parts
-}
-
-// TestReadme: the README shows the program above.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	assert.OK(t, err)
-	source, err := os.ReadFile("example_test.go")
-	assert.OK(t, err)
-	_, code, _ := strings.Cut(string(source), "func blocks(")
-	code, _, _ = strings.Cut("func blocks("+code, "\n}\n")
-	code = "    " + strings.ReplaceAll(code+"\n}\n", "\n", "\n    ")
-	if code = strings.TrimRight(code, " "); !strings.Contains(string(readme), code) {
-		t.Errorf("README.md does not show this:\n%s", code)
-	}
 }

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
-	"testing"
 
 	ds "github.com/ipfs/go-datastore"
 	"github.com/ipfs/go-datastore/query"
 
 	"github.com/brockdb/brock"
 	brockds "github.com/brockdb/brock/integrations/datastore"
-	"github.com/brockdb/brock/internal/test/kit/assert"
 )
 
 // list is the code in README.md, which TestReadme compares with it.
@@ -45,18 +42,4 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output: /blocks/a has 5 bytes
-}
-
-// TestReadme: the README shows the program above.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	assert.OK(t, err)
-	source, err := os.ReadFile("example_test.go")
-	assert.OK(t, err)
-	_, code, _ := strings.Cut(string(source), "func list(")
-	code, _, _ = strings.Cut("func list("+code, "\n}\n")
-	code = "    " + strings.ReplaceAll(code+"\n}\n", "\n", "\n    ")
-	if code = strings.TrimRight(code, " "); !strings.Contains(string(readme), code) {
-		t.Errorf("README.md does not show this:\n%s", code)
-	}
 }

@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
-	"testing"
 
 	"github.com/ethereum/go-ethereum/ethdb"
 
 	"github.com/brockdb/brock"
 	brockethdb "github.com/brockdb/brock/integrations/ethdb"
-	"github.com/brockdb/brock/internal/test/kit/assert"
 )
 
 // headers is the code in README.md, which TestReadme compares with it.
@@ -51,18 +48,4 @@ func Example() {
 	// Output:
 	// h1: header
 	// h2: header
-}
-
-// TestReadme: the README shows the program above.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	assert.OK(t, err)
-	source, err := os.ReadFile("example_test.go")
-	assert.OK(t, err)
-	_, code, _ := strings.Cut(string(source), "func headers(")
-	code, _, _ = strings.Cut("func headers("+code, "\n}\n")
-	code = "    " + strings.ReplaceAll(code+"\n}\n", "\n", "\n    ")
-	if code = strings.TrimRight(code, " "); !strings.Contains(string(readme), code) {
-		t.Errorf("README.md does not show this:\n%s", code)
-	}
 }

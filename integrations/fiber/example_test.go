@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/gofiber/fiber/v3"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/brockdb/brock"
 	brockfiber "github.com/brockdb/brock/integrations/fiber"
-	"github.com/brockdb/brock/internal/test/kit/assert"
 )
 
 // serve is the code in README.md, which TestReadme compares with it.
@@ -49,18 +46,4 @@ func Example() {
 	// Output:
 	// visit 1
 	// <nil>
-}
-
-// TestReadme: the README shows the program above.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	assert.OK(t, err)
-	source, err := os.ReadFile("example_test.go")
-	assert.OK(t, err)
-	_, code, _ := strings.Cut(string(source), "func serve(")
-	code, _, _ = strings.Cut("func serve("+code, "\n}\n")
-	code = "    " + strings.ReplaceAll(code+"\n}\n", "\n", "\n    ")
-	if code = strings.TrimRight(code, " "); !strings.Contains(string(readme), code) {
-		t.Errorf("README.md does not show this:\n%s", code)
-	}
 }

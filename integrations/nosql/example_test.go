@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
-	"testing"
 
 	"github.com/smallstep/nosql/database"
 
 	brocknosql "github.com/brockdb/brock/integrations/nosql"
-	"github.com/brockdb/brock/internal/test/kit/assert"
 )
 
 // remember is the code in README.md, which TestReadme compares with it.
@@ -42,18 +39,4 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output: a certificate
-}
-
-// TestReadme: the README shows the program above.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	assert.OK(t, err)
-	source, err := os.ReadFile("example_test.go")
-	assert.OK(t, err)
-	_, code, _ := strings.Cut(string(source), "func remember(")
-	code, _, _ = strings.Cut("func remember("+code, "\n}\n")
-	code = "    " + strings.ReplaceAll(code+"\n}\n", "\n", "\n    ")
-	if code = strings.TrimRight(code, " "); !strings.Contains(string(readme), code) {
-		t.Errorf("README.md does not show this:\n%s", code)
-	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"testing"
 	"time"
 
 	raftstore "github.com/brockdb/brock/integrations/raft"
@@ -29,28 +27,6 @@ func startNode(dir string, fsm raft.FSM, net raft.Transport, conf *raft.Config) 
 		return nil, nil, errors.Join(err, store.Close())
 	}
 	return node, store, nil
-}
-
-// TestReadme: the program in the README is the one above.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	here, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(readme), "```golang\n")
-	code, _, found := strings.Cut(code, "```")
-	if !found || strings.Count(code, "\n") < 10 {
-		t.Fatal("the README has no program")
-	}
-	for line := range strings.Lines(code) {
-		if !strings.Contains(string(here), "\n\t"+line) {
-			t.Errorf("the README's line is not in example_test.go: %s", line)
-		}
-	}
 }
 
 // counter is a state machine that counts commands.

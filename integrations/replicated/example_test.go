@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"testing"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/integrations/replicated"
@@ -64,21 +62,4 @@ func Example() {
 	// Output:
 	// ann since entry 4
 	// <nil>
-}
-
-// TestReadme compares the code in README.md with serve.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(source), "func serve(")
-	code, _, _ = strings.Cut(code, "\n}\n")
-	if !strings.Contains(string(readme), "```go\nfunc serve("+code+"\n}\n```") {
-		t.Error("README.md shows other code than serve")
-	}
 }
