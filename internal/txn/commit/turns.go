@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
 )
 
 // Turns makes calls of Update that conflict again and again over the same keys or ranges run one
@@ -18,6 +20,9 @@ import (
 // So a transaction in its turn conflicts only with commits that had begun before, and with requests
 // that don't yield.
 //
+// What a call reads may move as others write: the front of a queue is another key in each run. So a
+// call that stands in mostLines lines joins that of its whole keyspace next.
+//
 // Calls get numbers, first come, first served, and each line is in the order of numbers. A Turn
 // only waits for Turns with smaller numbers, so there is no deadlock.
 type Turns struct {
@@ -25,7 +30,7 @@ type Turns struct {
 
 	mu    sync.Mutex
 	given uint64  // the last number given out
-	lines []*line // at most a few for each call of Update that is under way
+	lines []*line // at most mostLines and one for each call of Update that is under way
 }
 
 // turnLimit is how long a call of Update has its turn while others wait: for its function and then
@@ -34,6 +39,10 @@ type Turns struct {
 // limit early, so a slow function cannot hold up others for longer. A conflict over a key of which
 // it has the turn doesn't end the turn.
 const turnLimit = 100 * time.Millisecond
+
+// mostLines is how many lines of keys and ranges a call joins. It is a few conflicts, as each one
+// that comes later costs a run, and those of one Update are limited.
+const mostLines = 4
 
 // line is the turns that wait for a key or a range, least number first.
 type line struct {
@@ -80,11 +89,15 @@ func (t *Turn) joinLine(because *Refusal) (begun <-chan struct{}) {
 		s.given++
 		t.number = s.given
 	}
+	if id, ok := entry.KeyspaceOf(because.Lo); ok && len(t.lines) >= mostLines {
+		because = RefuseRange(entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id))
+	}
 	l := s.lineLocked(because)
 	stands := slices.Contains(t.lines, l)
-	if stands && t.limit != nil {
+	if stands && t.limit != nil && l.turns[0] == t {
 		return t.begun // its turn has not helped; a new one would hold up the others again
 	}
+	// Else, if it stands there in its turn, an older one has gone before it, and it waits for that.
 	// In another line it keeps its number: a new one could make two Turns wait for each other. If
 	// the first in the new line has a greater number, t goes before it, and that one's commits
 	// yield.

@@ -99,6 +99,49 @@ func TestTurnsHaveALimit(t *testing.T) {
 	})
 }
 
+// An older call may join a line whose first has its turn. If that one conflicts there then, it waits:
+// if it ran at once, it would yield again and again.
+func TestAnOlderTurnGoesBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Turns
+		older, has := s.New(), s.New()
+		defer has.End()
+		<-older.joinLine(keyRefusal("k"))
+		<-has.joinLine(keyRefusal("l"))
+		<-older.joinLine(keyRefusal("l"))
+		time.AfterFunc(time.Millisecond, older.End)
+		begin := time.Now()
+		if err := has.Wait(t.Context(), keyRefusal("l")); err != nil || time.Since(begin) != time.Millisecond {
+			t.Errorf("it waited for %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
+// A call that conflicts over another key each time gets all others out of its way, in its keyspace.
+func TestConflictsThatMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Turns
+		moves := s.New()
+		defer moves.End()
+		yields := func(key string) bool {
+			r := request(0, SnapshotIsolation, "harmless", key)
+			r.Yields = true
+			return s.checkTurns(r) != nil
+		}
+		for i := range 10 {
+			if err := moves.Wait(t.Context(), rangeRefusal("\x05", fmt.Sprint("\x05", i))); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := yields("\x05next"), i >= mostLines; got != want {
+				t.Errorf("after %d conflicts others yield everywhere: %v, want %v", i+1, got, want)
+			}
+		}
+		if n := len(s.lines); n != mostLines+1 || yields("\x04~") || yields("\x06") {
+			t.Errorf("%d lines; or others yield in other keyspaces", n)
+		}
+	})
+}
+
 // A request that may be run again yields where another has its turn, unless its own is
 // older.
 func TestRequestsYield(t *testing.T) {

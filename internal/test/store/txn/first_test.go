@@ -121,8 +121,15 @@ func TestFirstIsValidUntilTheEnd(t *testing.T) {
 	}
 }
 
-// Each taker of a queue gets the first item that nobody else has, beside those who append.
+// Each taker of a queue gets the first item that nobody else has, beside those who append. The first
+// item is another one in each run of an Update, and none gives up.
 func TestFirstTakesFromAQueue(t *testing.T) {
+	for range 50 {
+		takeFromAQueue(t)
+	}
+}
+
+func takeFromAQueue(t *testing.T) {
 	db := storetest.Open(t, brock.Options{Durability: brock.Buffered})
 	const takers, each = 4, 30
 	var mu sync.Mutex
