@@ -57,10 +57,16 @@ func (k *taken) compareCopies(t testing.TB, o, to brock.Options) {
 	assert.SameText(t, "snapshot", k.read(t), k.want)
 	assert.OK(t, k.Checkpoint(t.Context(), o.Dir))
 	o.ValueDir = ""
-	compare := func(what string, db *brock.DB) {
+	compare := func(what string, o brock.Options) {
 		t.Helper()
+		o.Mode = brock.ReadOnly // a writer may drop history that no Retention keeps, before it is read
+		db := open(t, o)
 		assert.Equal(t, what+"'s version", db.Version(), k.Version())
 		assert.SameText(t, what, storetest.ShowRetained(t, db, 0), k.want)
+		assert.OK(t, db.Close())
+		o.Mode = brock.ReadWrite
+		db = open(t, o)
+		defer func() { assert.OK(t, db.Close()) }()
 		assert.OK(t, db.Verify(t.Context(), nil))
 		if what == "restored" { // it has the same files
 			return
@@ -71,9 +77,7 @@ func (k *taken) compareCopies(t testing.TB, o, to brock.Options) {
 		assert.OK(t, db.Set([]byte("another"), []byte("past")))
 		assert.Equal(t, what+"'s next version", db.Version(), k.Version()+1)
 	}
-	made := open(t, o)
-	compare("checkpoint", made)
-	assert.OK(t, made.Close())
+	compare("checkpoint", o)
 	var stream bytes.Buffer
 	info, err := k.Backup(t.Context(), &stream, brock.BackupOptions{Compress: true})
 	assert.OK(t, err)
@@ -81,9 +85,7 @@ func (k *taken) compareCopies(t testing.TB, o, to brock.Options) {
 	assert.Equal(t, "time of the backup", info.Time.UnixMilli(), k.Time().UnixMilli())
 	_, err = brock.Restore(t.Context(), &stream, to)
 	assert.OK(t, err)
-	restored := open(t, to)
-	compare("restored", restored)
-	assert.OK(t, restored.Close())
+	compare("restored", to)
 }
 
 func open(t testing.TB, o brock.Options) *brock.DB {
