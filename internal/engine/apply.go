@@ -96,13 +96,15 @@ func (st *state) completeEdit(edit *layout.Edit, v *view.View, out *compact.Outp
 	if err := st.checkKeys(edit); err != nil {
 		return err
 	}
-	st.views.Floors.Record(edit, l)
-	// A Spill's version is recorded before it is published. Until then the version before it is
-	// the newest.
-	visible := st.views.Visible()
-	edit.LastVersion = max(visible, edit.LastVersion, l.LastVersion())
-	// Retention by age needs to know at which time a version was the newest one.
-	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: st.cfg.Now().UnixMilli()}}
+	// Invariant: a layout names no version that a power loss may take. Else the next session could
+	// not give it again, and a log that is replayed with its versions would be refused. What is
+	// dropped is in runs, so no reader below such a version misses it.
+	edit.LastVersion = max(edit.LastVersion, edit.Lasting, l.LastVersion(), st.unflushed.journal.DurableEnd().LastVersion)
+	st.views.Floors.Record(edit, l, edit.LastVersion)
+	// Retention by age needs to know at which time a version was the newest one. A Spill's version
+	// is recorded before it is published. Until then the version before it is the newest.
+	newest := min(st.views.Visible(), edit.LastVersion)
+	edit.Clock = []layout.ClockSample{{Version: newest, UnixMilli: st.cfg.Now().UnixMilli()}}
 	// After a reopen, numbers go on from here. If a number came twice, an old file could pass for a
 	// new one: checksums contain the number.
 	edit.NextFile = st.files.LastNum() + 1

@@ -63,17 +63,16 @@ func (k *Keyspaces) Advance(v entry.Version) error {
 }
 
 // Discard raises the floor of a keyspace to version v, unless it is there already. It is durable on
-// return. It returns errs.ErrInvalid if v is not visible yet.
+// return. It returns errs.ErrInvalid if v is not durable yet.
 func (k *Keyspaces) Discard(id entry.KeyspaceID, v entry.Version) error {
-	visible := k.views.Visible()
-	if v > visible {
-		return fmt.Errorf("discard before version %d, the newest is %d: %w", v, visible, errs.ErrInvalid)
+	if newest := max(k.views.Current().Layout.LastVersion(), k.unflushed.journal.DurableEnd().LastVersion); v > newest {
+		return fmt.Errorf("discard before version %d, the newest is %d: %w", v, newest, errs.ErrInvalid)
 	}
 	if v <= k.views.Floors.Of(id) {
 		return nil
 	}
 	err := k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
-		edit := &layout.Edit{LastVersion: max(visible, l.LastVersion())}
+		edit := &layout.Edit{LastVersion: max(v, l.LastVersion())}
 		if id == entry.DefaultKeyspace {
 			edit.Floor = max(v, l.Floor())
 			return edit, nil

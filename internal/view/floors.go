@@ -81,13 +81,14 @@ func (f *Floors) replaceLocked(floors map[entry.KeyspaceID]entry.Version) {
 	f.highest.Store(uint64(highest))
 }
 
-// Record adds the floors that have risen since l to an edit, so that they survive a restart.
-func (f *Floors) Record(edit *layout.Edit, l *layout.Layout) {
+// Record adds the floors that have risen since l to an edit, so that they survive a restart, but none
+// above most.
+func (f *Floors) Record(edit *layout.Edit, l *layout.Layout, most entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	edit.Floor = max(edit.Floor, f.byKeyspace[entry.DefaultKeyspace])
+	edit.Floor = max(edit.Floor, l.Floor(), min(f.byKeyspace[entry.DefaultKeyspace], most))
 	for _, k := range l.Keyspaces() {
-		if at := f.byKeyspace[k.ID]; at > k.Floor() {
+		if at := min(f.byKeyspace[k.ID], most); at > k.Floor() {
 			edit.KeyspaceFloors = append(edit.KeyspaceFloors, layout.KeyspaceFloor{ID: k.ID, Version: at})
 		}
 	}

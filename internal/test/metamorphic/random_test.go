@@ -343,7 +343,7 @@ func (w *world) begin() {
 		return
 	}
 	w.must("begin", err)
-	at := w.db.Version() // after a crash it may be a lost commit's, which is never used again
+	at := w.db.Version()
 	if o.ReadAt != 0 {
 		at = o.ReadAt
 	}

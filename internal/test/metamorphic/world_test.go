@@ -477,24 +477,21 @@ func (w *world) forget(least uint64) {
 		}
 		return nil
 	}))
-	for v := least; v <= w.m.Last(); v++ {
-		if w.times[v] == 0 && v != least {
-			continue
-		}
-		n, ok := 0, true
-		for e := range w.m.Scan(model.Scan{}, v, uint64(w.now)) {
-			if got[e.Key] == e.Version {
-				n++
-			} else if !w.hazy(e) {
-				ok = false
-				break
-			}
-		}
-		if ok && n == len(got) {
-			w.note("survived: %d of %d", v, w.m.Last())
-			w.m.Forget(v)
-			return
+	v := w.db.Version()
+	if v < least || v > w.m.Last() || w.times[v] == 0 && v != least {
+		w.fatalf("after a crash the store is at version %d, want a commit from %d to %d", v, least, w.m.Last())
+	}
+	n := 0
+	for e := range w.m.Scan(model.Scan{}, v, uint64(w.now)) {
+		if got[e.Key] == e.Version {
+			n++
+		} else if !w.hazy(e) {
+			w.fatalf("after a crash %.40q has version %d, want %d at version %d", e.Key, got[e.Key], e.Version, v)
 		}
 	}
-	w.fatalf("after a crash the store is at no version from %d to %d", least, w.m.Last())
+	if n != len(got) {
+		w.fatalf("after a crash the store has %d keys at version %d, want %d", len(got), v, n)
+	}
+	w.note("survived: %d of %d", v, w.m.Last())
+	w.m.Forget(v)
 }

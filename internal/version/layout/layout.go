@@ -145,12 +145,11 @@ func (l *Layout) Sessions() Sessions { return l.sessions }
 // the replay begins. The others are those of the segments after it.
 func (l *Layout) JournalEnds() []frame.End { return l.ends }
 
-// LastVersion is the greatest version that was ever recorded.
+// LastVersion is the greatest version that was ever recorded. No power loss takes it.
 func (l *Layout) LastVersion() entry.Version { return l.lastVersion }
 
 // Lasting is the greatest version that no loss of the journal's end takes away: it was flushed, or
-// an edit alone has committed it. LastVersion may be above the newest version in the journal, too:
-// a version that readers have seen is not given again, even if its commit was lost.
+// an edit alone has committed it.
 func (l *Layout) Lasting() entry.Version { return l.lasting }
 
 // Floor is the version below which history of the default keyspace may be gone.

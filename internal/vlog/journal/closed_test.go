@@ -26,7 +26,7 @@ func TestSegmentBehindAClosedJournal(t *testing.T) {
 	h := newHistory(t, newDisk(), 1<<20)
 	h.must(h.append(0, 10, 300))
 	h.must(h.j.Close())
-	end := h.j.DurableEnd()
+	end := h.j.DurableEnd().End
 	_, res, err := readBack(h.d, Point{}, nil, false)
 	h.must(err)
 	f := h.fork(res.Begin)
@@ -72,7 +72,7 @@ func TestBehindTheEndOfAClosedJournal(t *testing.T) {
 	h.must(h.append(0, 10, 300))
 	h.must(h.append(0, 10, 300))
 	h.sync()
-	first, end := known(h.d, 1)[0], h.j.DurableEnd()
+	first, end := known(h.d, 1)[0], h.j.DurableEnd().End
 	if groups, _, err := readClosed(h.d, first, false); err != nil || groups != 1 {
 		t.Errorf("with a frame behind the end: %d groups, %v", groups, err)
 	}

@@ -86,7 +86,7 @@ type Journal struct {
 	mu     sync.Mutex    // guards what follows
 	point  Point         // where the next frame goes
 	live   []SegmentInfo // see Segments; the last one is cur, if there is one
-	proven frame.End     // see DurableEnd
+	proven Point         // see DurableEnd
 	// greatest number of a frame that is registered
 	registered uint64
 	sealed     []*open // sealed, not yet synced; in order
@@ -113,7 +113,7 @@ func (o *open) Close() error {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
-	j := &Journal{c: c, point: c.Begin, proven: c.Begin.End, live: slices.Clone(c.Found), registered: c.Registered}
+	j := &Journal{c: c, point: c.Begin, proven: c.Begin, live: slices.Clone(c.Found), registered: c.Registered}
 	j.c.Written = &j.written
 	j.durable.Store(c.Begin.Number)
 	return j

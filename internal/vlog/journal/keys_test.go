@@ -216,7 +216,7 @@ func TestLongerSegmentOfAFork(t *testing.T) {
 		}
 		if closed {
 			b.must(b.j.Close())
-			told[1] = b.j.DurableEnd()
+			told[1] = b.j.DurableEnd().End
 		}
 		if groups, _, err := readBack(b.d, Point{}, told, true); err != nil || !slices.Equal(groups, b.groups) {
 			t.Fatalf("%d groups, %v", len(groups), err)

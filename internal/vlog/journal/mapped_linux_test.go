@@ -47,7 +47,7 @@ func TestBigGroupsAreReadBelowAGuard(t *testing.T) {
 			must(err)
 			must(j.Sync())
 			must(j.Close())
-			err = read(ReplayConfig{Config: segment.Config{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing}, Known: Known{Durable: []frame.End{j.DurableEnd()}}, ReadOnly: true})
+			err = read(ReplayConfig{Config: segment.Config{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing}, Known: Known{Durable: []frame.End{j.DurableEnd().End}}, ReadOnly: true})
 			if !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("%v, after %d", err, sum)
 			}
@@ -77,7 +77,7 @@ func TestLongHoleTakesNoMemory(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err := read(ReplayConfig{Config: segment.Config{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing}, Known: Known{Durable: []frame.End{j.DurableEnd()}}, ReadOnly: true})
+		err := read(ReplayConfig{Config: segment.Config{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing}, Known: Known{Durable: []frame.End{j.DurableEnd().End}}, ReadOnly: true})
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > length/100_000 {
 			t.Errorf("%s: %d MB allocated", name, n>>20)

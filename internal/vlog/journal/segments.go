@@ -14,8 +14,8 @@ import (
 // The segments whose records are not in runs yet: which there are, and how they are read and
 // forgotten.
 
-// DurableEnd is the place behind the last frame known to be durable.
-func (j *Journal) DurableEnd() frame.End {
+// DurableEnd is the point behind the last frame known to be durable.
+func (j *Journal) DurableEnd() Point {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.proven
@@ -30,7 +30,7 @@ func (j *Journal) DurableEnds(after entry.FileNum) (ends []frame.End) {
 		case s.Number <= durable.Number:
 			ends = append(ends, s.End)
 		default: // the last one that has durable frames
-			ends = append(ends, durable)
+			ends = append(ends, durable.End)
 		}
 	}
 	return ends
@@ -72,7 +72,7 @@ func (j *Journal) Forget(last entry.FileNum) {
 	}
 	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
 		_ = j.sealed[0].Close() // what it holds is durable elsewhere
-		j.noteDurableLocked(j.sealed[0].At().End)
+		j.noteDurableLocked(j.sealed[0].At().End, j.sealed[0].At().Max)
 		j.sealed = j.sealed[1:]
 	}
 }

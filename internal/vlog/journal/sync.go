@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
@@ -35,7 +36,7 @@ func (j *Journal) Sync() error {
 	if pending {
 		// Not earlier: until here Retract may take the last frame back.
 		j.mu.Lock()
-		j.noteDurableLocked(j.point.End)
+		j.noteDurableLocked(j.point.End, j.point.LastVersion)
 		j.mu.Unlock()
 		j.bulk, j.synced = 0, j.bulk
 	}
@@ -62,7 +63,7 @@ func (j *Journal) SyncSealed() error {
 		// find the reader that Close is about to close.
 		j.mu.Lock()
 		j.sealed = j.sealed[1:]
-		j.noteDurableLocked(o.At().End)
+		j.noteDurableLocked(o.At().End, o.At().Max)
 		j.mu.Unlock()
 		if err := o.Close(); err != nil {
 			return j.stopWriting(err)
@@ -95,10 +96,11 @@ func (j *Journal) syncFile(o *open) error {
 	return nil
 }
 
-// noteDurableLocked notes that the frames up to end are durable.
-func (j *Journal) noteDurableLocked(end frame.End) {
+// noteDurableLocked notes that the frames up to end are durable. newest is the greatest version in
+// the last segment of these, 0 if it has none.
+func (j *Journal) noteDurableLocked(end frame.End, newest entry.Version) {
 	if end.Number > j.proven.Number {
-		j.proven = end
+		j.proven = Point{end, max(j.proven.LastVersion, newest)}
 		j.durable.Store(end.Number)
 		if j.c.OnDurable != nil {
 			j.c.OnDurable()

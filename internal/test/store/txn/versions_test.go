@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -325,4 +326,63 @@ func testDiscardReadsNothing(t *testing.T, name string) {
 	assert.OK(t, db.Compact(t.Context()))
 	check("reopened and compacted")
 	assert.OK(t, db.Close())
+}
+
+// TestLogIsAppliedAgain: a Buffered store applies a log, each entry under its number as version. Whenever
+// the power fails, the newest version is that of the last entry left, and the log can be applied from
+// there on, with the same versions.
+func TestLogIsAppliedAgain(t *testing.T) {
+	r := draw.Rand(t)
+	mem := vfs.NewMem()
+	o := brock.Options{Dir: "db", FS: mem, Durability: brock.Buffered, Keys: storetest.DrawKeys(t), Tuning: brock.Tuning{MemtableSize: 64 << 10}}
+	o.KeyspaceDefaults.Versions.Manual = true
+	apply := func(db *brock.DB, n uint64) {
+		t.Helper()
+		b := db.NewBatch()
+		assert.OK(t, b.At(n))
+		assert.OK(t, b.Set(fmt.Appendf(nil, "key %02d", n%50), storetest.RandomBytes(int(n), int(n*7%3000))))
+		assert.OK(t, b.Set([]byte("applied"), fmt.Append(nil, n)))
+		assert.Must(b.Commit(t.Context(), brock.DefaultDurability))
+	}
+	db := assert.Must(brock.Open(o))
+	taken := 0
+	for n := uint64(1); n <= 600; n++ {
+		apply(db, n)
+		switch r.IntN(30) {
+		case 0:
+			assert.OK(t, db.Flush(t.Context()))
+		case 1:
+			assert.OK(t, db.Compact(t.Context()))
+		case 2:
+			assert.OK(t, db.Default().SetDiscardVersion(n-min(n, r.Uint64N(20))))
+		case 3:
+			assert.Must(db.Reclaim(t.Context()))
+		}
+		if r.IntN(20) > 0 {
+			continue
+		}
+		crashed := o
+		crashed.FS = mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashMode(r.IntN(4)), Seed: r.Uint64()})
+		left := assert.Must(brock.Open(crashed))
+		applied := uint64(0)
+		switch value, err := left.Get([]byte("applied")); {
+		case err == nil:
+			applied = assert.Must(strconv.ParseUint(string(value), 10, 64))
+		case !errors.Is(err, brock.ErrKeyNotFound):
+			t.Fatal(err)
+		}
+		assert.Equal(t, "newest version", left.Version(), applied)
+		if applied < n {
+			taken++
+		}
+		for again := applied + 1; again <= n; again++ {
+			apply(left, again)
+		}
+		assert.SameText(t, "applied again", storetest.ShowContents(t, left), storetest.ShowContents(t, db))
+		assert.OK(t, left.Close())
+	}
+	assert.OK(t, db.Close())
+	if taken == 0 {
+		t.Error("no power loss has taken a commit")
+	}
 }
