@@ -43,13 +43,16 @@ const (
 	overwriteSlop = 4 << 10  // by which overwrites may grow without adding data: a list of items in flight
 	minCredit     = 64 << 10
 	maxCredit     = 64 << 20
-	maxSegment    = 64 << 20
+	maxSegment    = 16 << 20
 	minSegment    = 1 << 20
 	segmentShare  = 32 // a segment is one part of the disk limit in 32
 )
 
 // segmentSize returns Tuning.SegmentSize. The space of a queue comes back segment by segment, so
-// they are smaller than usual, and still smaller under a small limit.
+// they are smaller than usual, and still smaller under a small limit. maxSegment is below the garbage
+// that a store may always have, 32 MB: the oldest segment of a queue is then left alone until all of
+// it is dead. Of larger ones the store would copy what is live, again and again, as the end of a long
+// queue is drained, and writers would wait for it.
 func segmentSize(diskLimit int64) int64 {
 	if diskLimit == 0 {
 		return maxSegment

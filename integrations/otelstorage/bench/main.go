@@ -1,6 +1,7 @@
 // Command bench compares brock_storage with file_storage, which has a bbolt file for each client,
 // under a persistent queue: it fills the queue, puts and takes at that length, drains it, and says
-// how fast each tenth of that was, how much memory it took, and how large the files are.
+// how fast each tenth of that was and what it cost, how much memory it took, and how large the files
+// are.
 //
 //	go run . -gb 1
 //	go run . -gb 20 -memory 2048    # 20 GB in a cgroup of 2 GB, as root
@@ -33,14 +34,21 @@ type settings struct {
 	Rested int    // seconds of rest at the end, for work in the background
 }
 
+// part is a tenth of a fill or a drain. CPU and Written depend little on how busy the machine is.
+type part struct {
+	Rate    float64 // items a second
+	CPU     float64 // microseconds of processor time of an item, work in the background included; 0 = not known
+	Written float64 // bytes given to the system to write, of an item; 0 = not known
+}
+
 // result is what a child prints, as JSON.
 type result struct {
-	Fill, Drain [tenths]float64 // items a second, in each tenth
-	Both        float64         // items a second, put and taken with a full queue
-	Anon, RSS   int64           // greatest memory, in bytes
-	Full        int64           // bytes of files when the queue is full
-	Drained     int64           // when it is empty
-	AtRest      int64           // and after the rest
+	Fill, Drain [tenths]part
+	Both        float64 // items a second, put and taken with a full queue
+	Anon, RSS   int64   // greatest memory, in bytes
+	Full        int64   // bytes of files when the queue is full
+	Drained     int64   // when it is empty
+	AtRest      int64   // and after the rest
 }
 
 // tenths are the parts of a fill and a drain that are timed.
@@ -141,7 +149,7 @@ func printTable(names []string, results []result, s settings) {
 	}
 	fmt.Println()
 	row := func(r result) []float64 {
-		return []float64{mean(r.Fill), r.Fill[tenths-1], r.Both, mean(r.Drain), r.Drain[tenths-1],
+		return []float64{mean(r.Fill), r.Fill[tenths-1].Rate, r.Both, mean(r.Drain), r.Drain[tenths-1].Rate,
 			float64(r.Anon) / mb, float64(r.Full) / mb, float64(r.Drained) / mb, float64(r.AtRest) / mb}
 	}
 	for i, name := range names {
@@ -164,15 +172,28 @@ func printTable(names []string, results []result, s settings) {
 		fmt.Println()
 	}
 	for i, name := range names {
-		fmt.Printf("%-14s fill/s, by tenths:  %6.0f\n%-14s drain/s, by tenths: %6.0f\n", name, results[i].Fill, "", results[i].Drain)
+		fill, drain := results[i].Fill, results[i].Drain
+		printTenths(name, "fill/s", fill, func(p part) float64 { return p.Rate })
+		printTenths("", "drain/s", drain, func(p part) float64 { return p.Rate })
+		printTenths("", "drain CPU, us/item", drain, func(p part) float64 { return p.CPU })
+		printTenths("", "drain written, B/item", drain, func(p part) float64 { return p.Written })
 	}
 }
 
+// printTenths prints one line, with a number for each tenth.
+func printTenths(name, what string, parts [tenths]part, of func(part) float64) {
+	fmt.Printf("%-14s %-21s", name, what)
+	for _, p := range parts {
+		fmt.Printf(" %6.0f", of(p))
+	}
+	fmt.Println()
+}
+
 // mean is the rate of all tenths, which have as many items each.
-func mean(rates [tenths]float64) float64 {
+func mean(parts [tenths]part) float64 {
 	var time float64
-	for _, r := range rates {
-		time += 1 / r
+	for _, p := range parts {
+		time += 1 / p.Rate
 	}
 	return tenths / time
 }

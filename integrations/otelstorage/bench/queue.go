@@ -103,19 +103,54 @@ func run(s settings) (r result, err error) {
 	return r, errors.Join(client.Close(ctx), ext.Shutdown(ctx))
 }
 
-// timeTenths does something n times, and returns how often a second it was done in each tenth.
-func timeTenths(n int, do func() error) (rates [tenths]float64, err error) {
-	for i := range rates {
-		begin := time.Now()
-		part := max(n/tenths, 1)
-		for range part {
+// timeTenths does something n times, and returns how fast each tenth was, and what it cost.
+func timeTenths(n int, do func() error) (parts [tenths]part, err error) {
+	for i := range parts {
+		begin, cpu, written := time.Now(), cpuTime(), writtenBytes()
+		items := max(n/tenths, 1)
+		for range items {
 			if err := do(); err != nil {
-				return rates, err
+				return parts, err
 			}
 		}
-		rates[i] = float64(part) / time.Since(begin).Seconds()
+		count := float64(items)
+		parts[i] = part{
+			Rate:    count / time.Since(begin).Seconds(),
+			CPU:     float64((cpuTime() - cpu).Microseconds()) / count,
+			Written: float64(writtenBytes()-written) / count,
+		}
 	}
-	return rates, nil
+	return parts, nil
+}
+
+// cpuTime returns the processor time of the process, in steps of 10 ms.
+func cpuTime() time.Duration {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0 // not Linux
+	}
+	// The name of the program, in brackets, may have spaces.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	const user, system, tick = 11, 12, 10 * time.Millisecond
+	if len(fields) <= system {
+		return 0
+	}
+	u, err1 := strconv.ParseInt(fields[user], 10, 64)
+	s, err2 := strconv.ParseInt(fields[system], 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return time.Duration(u+s) * tick
+}
+
+// writtenBytes returns how many bytes the process has given to the system to write.
+func writtenBytes() int64 {
+	counts, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return 0 // not Linux
+	}
+	return number(string(counts), "wchar:")
 }
 
 // queue does with its client what the persistent queue of exporterhelper does.
@@ -215,10 +250,13 @@ func watchMemory() func() (anon, rss int64) {
 }
 
 // field returns a field of /proc/self/status in bytes.
-func field(status, name string) (bytes int64) {
-	_, line, _ := strings.Cut(status, name)
-	if _, err := fmt.Sscan(line, &bytes); err != nil {
+func field(status, name string) (bytes int64) { return number(status, name) << 10 }
+
+// number returns the number behind a name.
+func number(text, name string) (n int64) {
+	_, line, _ := strings.Cut(text, name)
+	if _, err := fmt.Sscan(line, &n); err != nil {
 		return 0
 	}
-	return bytes << 10
+	return n
 }
