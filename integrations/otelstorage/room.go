@@ -92,7 +92,7 @@ const reclaims = 3
 // commit calls do, which commits the operations, if there is room for them. For overwrites for
 // which the store finds no space after all, it reclaims some: as they free space in the end, it is
 // better that they wait.
-func (r *room) commit(ctx context.Context, k *keyspace, ops []*storage.Operation, do func() error) error {
+func (r *room) commit(ctx context.Context, k *brock.Keyspace, ops []*storage.Operation, do func() error) error {
 	if err := r.admit(ctx, k, ops); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (r *room) reclaim(ctx context.Context) bool {
 }
 
 // admit returns storage.ErrStorageFull if the operations add data and there is no room for that.
-func (r *room) admit(ctx context.Context, k *keyspace, ops []*storage.Operation) error {
+func (r *room) admit(ctx context.Context, k *brock.Keyspace, ops []*storage.Operation) error {
 	var size int64
 	for _, op := range ops {
 		if op.Type == storage.Set {
@@ -149,7 +149,7 @@ func (r *room) admit(ctx context.Context, k *keyspace, ops []*storage.Operation)
 }
 
 // addsData reports whether operations make a new key or let a value grow, and free less than that.
-func addsData(k *keyspace, ops []*storage.Operation) (bool, error) {
+func addsData(k *brock.Keyspace, ops []*storage.Operation) (bool, error) {
 	// Of several writes to a key the last one stays.
 	last := make(map[string]*storage.Operation, len(ops))
 	for _, op := range ops {

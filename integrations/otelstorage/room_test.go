@@ -82,7 +82,7 @@ func TestAddsData(t *testing.T) {
 		{false, []*storage.Operation{put("new", 5000), storage.DeleteOperation("new")}},
 		{true, []*storage.Operation{storage.DeleteOperation("old"), put("old", 1001+overwriteSlop)}},
 	} {
-		if got, err := addsData(c.keyspace, test.ops); got != test.want || err != nil {
+		if got, err := addsData(c.keyspace.now.Load().Keyspace, test.ops); got != test.want || err != nil {
 			t.Errorf("%v: %t, %v", test.ops, got, err)
 		}
 	}
@@ -149,11 +149,11 @@ func testFullQueue(t *testing.T, s *brockStorage, disk *vfs.Mem, size int, limit
 			}
 		}
 		t.Logf("%d items of %d bytes, %d bytes used after", n, size, disk.Used())
-		if err := s.db.Compact(t.Context()); err != nil {
+		if err := s.store.db.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s.room.refused.Load() == 0 {
+	if s.store.room.refused.Load() == 0 {
 		t.Fatal("the store refused what its room should have refused")
 	}
 }
@@ -182,7 +182,7 @@ func TestDrainCopiesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	copied := s.db.Metrics().Tree.CollectedBytes
+	copied := s.store.db.Metrics().Tree.CollectedBytes
 	t.Logf("%d bytes were copied", copied)
 	if copied > size*items/11 {
 		t.Fatalf("%d bytes were copied to drain a queue of %d", copied, size*items)
