@@ -255,8 +255,12 @@ func (s *brockStorage) GetClient(
 		if err != nil {
 			return nil, fmt.Errorf("storage %s: %w", name, translate(err))
 		}
+		opened := &openKeyspace{Keyspace: stored, store: s.store}
+		if err := s.takeOver(ctx, kind, id, storageName, opened); err != nil {
+			return nil, fmt.Errorf("storage %s: take over the one of file_storage: %w", name, err)
+		}
 		ks = &keyspace{noteStopped: s.noteStopped}
-		ks.now.Store(&openKeyspace{Keyspace: stored, store: s.store})
+		ks.now.Store(opened)
 		s.shared[name] = ks
 	}
 	return &client{keyspace: ks}, nil
