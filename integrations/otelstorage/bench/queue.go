@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -59,7 +60,7 @@ func openStorage(ctx context.Context, s settings) (extension.Extension, storage.
 	return ext, client, err
 }
 
-// runChild does one run and prints its result.
+// runChild does one run, or a part of one, and prints its result.
 func runChild(text string) error {
 	var s settings
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -72,45 +73,74 @@ func runChild(text string) error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(r)
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil || !s.Killed {
+		return err
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return errors.Join(self.Kill(), errors.New("it was not killed"))
 }
 
-// run does one run.
+// run does one run. If it is to be killed, it ends in the middle of the drain, and if it goes on after
+// that, it begins there.
 func run(s settings) (r result, err error) {
 	ctx := context.Background()
+	begin := time.Now()
 	ext, client, err := openStorage(ctx, s)
 	if err != nil {
 		return r, err
 	}
 	memory := watchMemory()
 	q := newQueue(client, s.Size)
-	if r.Fill, err = timeTenths(s.Items, func() error { return q.put(ctx) }); err != nil {
-		return r, err
+	each := max(s.Items/tenths, 1)
+	take := func() error { return q.take(ctx) }
+	if s.After == nil {
+		if err := timeParts(r.Fill[:], each, func() error { return q.put(ctx) }); err != nil {
+			return r, err
+		}
+		r.Full = diskUse(s.Dir)
+		var both [tenths]part
+		if err := timeParts(both[:], max(each/tenths, 1), func() error { return errors.Join(q.put(ctx), q.take(ctx)) }); err != nil {
+			return r, err
+		}
+		r.Both = mean(both)
+		err = timeParts(r.Drain[:tenths/2], each, take)
+	} else {
+		r = *s.After
+		if err = q.goOn(ctx, r.Read, r.Write); err == nil {
+			_, err = client.Get(ctx, key(q.read))
+		}
+		r.Reopen = time.Since(begin).Seconds()
 	}
-	r.Full = diskUse(s.Dir)
-	both, err := timeTenths(s.Items/tenths, func() error { return errors.Join(q.put(ctx), q.take(ctx)) })
-	if err != nil {
-		return r, err
+	r.Read, r.Write = q.read, q.write
+	if s.Killed || err != nil {
+		return r.withMemory(memory), err
 	}
-	r.Both = mean(both)
-	if r.Drain, err = timeTenths(s.Items, func() error { return q.take(ctx) }); err != nil {
+	if err := timeParts(r.Drain[tenths/2:], each, take); err != nil {
 		return r, err
 	}
 	r.Drained = diskUse(s.Dir)
 	time.Sleep(time.Duration(s.Rested) * time.Second)
 	r.AtRest = diskUse(s.Dir)
-	r.Anon, r.RSS = memory()
-	return r, errors.Join(client.Close(ctx), ext.Shutdown(ctx))
+	return r.withMemory(memory), errors.Join(client.Close(ctx), ext.Shutdown(ctx))
 }
 
-// timeTenths does something n times, and returns how fast each tenth was, and what it cost.
-func timeTenths(n int, do func() error) (parts [tenths]part, err error) {
+// withMemory adds what a process took, as watchMemory has found.
+func (r result) withMemory(watched func() (anon, rss int64)) result {
+	anon, rss := watched()
+	r.Anon, r.RSS = max(r.Anon, anon), max(r.RSS, rss)
+	return r
+}
+
+// timeParts does something so often for each part, and notes how fast that was, and what it cost.
+func timeParts(parts []part, items int, do func() error) error {
 	for i := range parts {
 		begin, cpu, written := time.Now(), cpuTime(), writtenBytes()
-		items := max(n/tenths, 1)
 		for range items {
 			if err := do(); err != nil {
-				return parts, err
+				return err
 			}
 		}
 		count := float64(items)
@@ -120,7 +150,7 @@ func timeTenths(n int, do func() error) (parts [tenths]part, err error) {
 			Written: float64(writtenBytes()-written) / count,
 		}
 	}
-	return parts, nil
+	return nil
 }
 
 // cpuTime returns the processor time of the process, in steps of 10 ms.
@@ -178,6 +208,20 @@ func (q *queue) metadata() *storage.Operation {
 		q.meta = binary.AppendUvarint(append(q.meta, 8), n)
 	}
 	return storage.SetOperation("qmv0", q.meta)
+}
+
+// goOn begins where a process was killed, which had read and written so many items: that is what the
+// metadata must say.
+func (q *queue) goOn(ctx context.Context, read, write uint64) error {
+	q.read, q.write = read, write
+	meta, err := q.client.Get(ctx, "qmv0")
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(meta, q.metadata().Value) {
+		return fmt.Errorf("the metadata is %x after %d items were taken and %d put", meta, read, write)
+	}
+	return nil
 }
 
 // put puts an item that begins with its number.
