@@ -18,14 +18,43 @@ var (
 
 // keyspace is what the clients of one storage have in common.
 type keyspace struct {
-	*brock.Keyspace
-	db   *brock.DB
-	room *room
+	now         atomic.Pointer[openKeyspace]
+	noteStopped func() // asks for another store in the place of one that has stopped
 
 	// walk is held alone by a Walk, and shared by writes: what a Walk has seen must not change
 	// before its operations are applied. A transaction that conflicts and runs again would do, too,
 	// but then its function would see entries twice.
 	walk sync.RWMutex
+}
+
+// openKeyspace is a keyspace in the store that is open now.
+type openKeyspace struct {
+	*brock.Keyspace
+	store *store
+}
+
+// do calls fn, and once more if the store had stopped and another one has taken its place. If there
+// is none after the first attempt to open one, it returns why the store has stopped.
+func (k *keyspace) do(ctx context.Context, again bool, fn func(*openKeyspace) error) error {
+	o := k.now.Load()
+	err := fn(o)
+	if !errors.Is(err, brock.ErrStopped) && !errors.Is(err, brock.ErrClosed) {
+		return err
+	}
+	k.noteStopped()
+	select {
+	case <-o.store.over:
+	case <-ctx.Done():
+		return err
+	}
+	next := k.now.Load()
+	switch {
+	case next != o && again:
+		return fn(next)
+	case o.store.cause != nil:
+		return o.store.cause
+	}
+	return err
 }
 
 // client is a storage.Client and storage.Walker. Any number of goroutines may use it. Writes
@@ -54,7 +83,12 @@ func (c *client) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := c.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	return presentValue(c.keyspace.Get([]byte(key)))
+	var value []byte
+	err := c.keyspace.do(ctx, true, func(o *openKeyspace) (err error) {
+		value, err = presentValue(o.Get([]byte(key)))
+		return err
+	})
+	return value, err
 }
 
 // presentValue tells a value that is empty from one that is absent, which is nil and no error.
@@ -81,8 +115,9 @@ func (c *client) Delete(ctx context.Context, key string) error {
 }
 
 // Batch executes the operations in order, as one transaction: a Get sees what operations before it
-// have set, and after an error nothing was written. The values of Get operations are copies, and
-// mean nothing after an error. Values of Set operations are copied.
+// have set, and after an error nothing was written, unless it is brock.ErrStopped: then it may have
+// been. The values of Get operations are copies, and mean nothing after an error. Values of Set
+// operations are copied.
 func (c *client) Batch(ctx context.Context, ops ...*storage.Operation) error {
 	if err := c.checkUsable(ctx); err != nil {
 		return err
@@ -92,16 +127,34 @@ func (c *client) Batch(ctx context.Context, ops ...*storage.Operation) error {
 	case err != nil || gets+writes == 0:
 		return err
 	case writes == 0:
-		return c.keyspace.ViewContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return execute(txn, ops) })
+		return c.keyspace.do(ctx, true, func(o *openKeyspace) error {
+			return o.ViewContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return execute(txn, ops) })
+		})
 	}
-	c.keyspace.walk.RLock()
-	defer c.keyspace.walk.RUnlock()
-	return c.keyspace.room.commit(ctx, c.keyspace, ops, func() error {
-		if gets == 0 {
-			return c.keyspace.commitWrites(ctx, ops)
-		}
-		return c.keyspace.commitMixed(ctx, ops)
+	return c.keyspace.do(ctx, !readsBeforeWrite(ops), func(o *openKeyspace) error {
+		c.keyspace.walk.RLock()
+		defer c.keyspace.walk.RUnlock()
+		return o.store.room.commit(ctx, o.Keyspace, ops, func() error {
+			if gets == 0 {
+				return o.commitWrites(ctx, ops)
+			}
+			return o.commitMixed(ctx, ops)
+		})
 	})
+}
+
+// readsBeforeWrite reports whether operations read a key and write it later. They must not be executed
+// twice: a commit that was interrupted may be in the store, and its Get would see its Set.
+func readsBeforeWrite(ops []*storage.Operation) bool {
+	read := make(map[string]bool)
+	for _, op := range ops {
+		if op.Type == storage.Get {
+			read[op.Key] = true
+		} else if read[op.Key] {
+			return true
+		}
+	}
+	return false
 }
 
 // countOperations counts the operations that read and those that write. It returns an error if one
@@ -123,7 +176,7 @@ func countOperations(ops []*storage.Operation) (gets, writes int, err error) {
 }
 
 // commitWrites executes operations that read nothing. A brock.Batch never conflicts.
-func (k *keyspace) commitWrites(ctx context.Context, ops []*storage.Operation) error {
+func (k *openKeyspace) commitWrites(ctx context.Context, ops []*storage.Operation) error {
 	batch := k.NewBatch()
 	for _, op := range ops {
 		var err error
@@ -142,7 +195,7 @@ func (k *keyspace) commitWrites(ctx context.Context, ops []*storage.Operation) e
 
 // commitMixed executes operations of which some read. What they write doesn't depend on what they
 // read, so they can run again after a conflict with another batch.
-func (k *keyspace) commitMixed(ctx context.Context, ops []*storage.Operation) error {
+func (k *openKeyspace) commitMixed(ctx context.Context, ops []*storage.Operation) error {
 	for {
 		err := k.UpdateContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return execute(txn, ops) })
 		// Callers of a storage expect no conflicts. Each one means that another batch was committed,
@@ -187,14 +240,21 @@ func (c *client) Walk(ctx context.Context, fn storage.WalkFunc) error {
 	if err := c.checkUsable(ctx); err != nil {
 		return err
 	}
-	c.keyspace.walk.Lock()
-	defer c.keyspace.walk.Unlock()
-	txn, err := c.keyspace.db.Begin(ctx, brock.TxnOptions{Update: true})
+	// Not twice: fn would see entries again.
+	return c.keyspace.do(ctx, false, func(o *openKeyspace) error {
+		c.keyspace.walk.Lock()
+		defer c.keyspace.walk.Unlock()
+		return o.walk(ctx, fn)
+	})
+}
+
+func (k *openKeyspace) walk(ctx context.Context, fn storage.WalkFunc) error {
+	txn, err := k.store.db.Begin(ctx, brock.TxnOptions{Update: true})
 	if err != nil {
 		return err
 	}
 	defer txn.Discard()
-	txn = txn.In(c.keyspace.Keyspace)
+	txn = txn.In(k.Keyspace)
 	ops, err := collectOperations(ctx, txn, fn)
 	if err != nil {
 		return err
@@ -202,7 +262,7 @@ func (c *client) Walk(ctx context.Context, fn storage.WalkFunc) error {
 	if _, writes, err := countOperations(ops); err != nil {
 		return err
 	} else if writes > 0 {
-		if err := c.keyspace.room.admit(ctx, c.keyspace, ops); err != nil {
+		if err := k.store.room.admit(ctx, k.Keyspace, ops); err != nil {
 			return err
 		}
 	}

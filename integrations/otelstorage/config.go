@@ -59,7 +59,11 @@ type Config struct {
 	// store, and opens an encrypted one. Empty is a plain store.
 	EncryptionKeyFile string `mapstructure:"encryption_key_file,omitempty"`
 
-	// Recreate replaces a damaged store at Start: it is moved aside, and what its checksums
+	// MigrateFrom is the directory of a file_storage extension whose data is taken over: that of each
+	// component when it gets its first client. Nothing is written to it. Empty is none.
+	MigrateFrom string `mapstructure:"migrate_from,omitempty"`
+
+	// Recreate replaces a damaged store when it is opened: it is moved aside, and what its checksums
 	// prove goes into a new one. Without it, Start returns an error.
 	Recreate bool `mapstructure:"recreate,omitempty"`
 }
@@ -114,6 +118,12 @@ func (c *Config) Validate() error {
 	check(known, "durability is %q, and not buffered or synced", c.Durability)
 	_, known = compressions[c.Compression]
 	check(known, "compression is %q, and not none, s2 or zstd", c.Compression)
+	if c.MigrateFrom != "" {
+		// A missing mount must not look like an empty storage.
+		info, err := os.Stat(c.MigrateFrom)
+		check(err == nil, "migrate_from: %w", err)
+		check(err != nil || info.IsDir(), "migrate_from %s is no directory", c.MigrateFrom)
+	}
 	if c.EncryptionKeyFile != "" {
 		info, err := os.Stat(c.EncryptionKeyFile)
 		check(err == nil, "encryption_key_file: %w", err)

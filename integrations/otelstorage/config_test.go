@@ -35,7 +35,8 @@ func TestEveryOptionIsRead(t *testing.T) {
 	want := Config{
 		Directory: "/data/queue", CreateDirectory: true, DirectoryPermissions: "0700", Timeout: 3 * time.Second,
 		MemoryLimitMiB: 256, DiskLimitMiB: 20480, Durability: "synced", SyncInterval: 100 * time.Millisecond,
-		Compression: "zstd", EncryptionKeyFile: "/secrets/keys", Recreate: true,
+		Compression: "zstd", EncryptionKeyFile: "/secrets/keys", MigrateFrom: "/data/file_storage",
+		Recreate: true,
 	}
 	if got := *read("brock_storage/all"); got != want {
 		t.Fatalf("%+v, and not %+v", got, want)
@@ -88,6 +89,9 @@ func TestValidate(t *testing.T) {
 		{"encryption_key_file", func(c *Config) { c.EncryptionKeyFile = absent }},
 		{"no regular file", func(c *Config) { c.EncryptionKeyFile = dir }},
 		{"", func(c *Config) { c.EncryptionKeyFile = file }},
+		{"migrate_from", func(c *Config) { c.MigrateFrom = absent }},
+		{"migrate_from", func(c *Config) { c.MigrateFrom = file }},
+		{"", func(c *Config) { c.MigrateFrom = dir }},
 	} {
 		cfg := testConfig(dir, c.change)
 		err := cfg.Validate()

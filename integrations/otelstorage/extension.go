@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
-	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 
@@ -38,30 +37,35 @@ type brockStorage struct {
 	cfg *Config
 	fs  vfs.FS // of the store; nil = the system's
 
-	mu      sync.Mutex           // held over Start, Shutdown and GetClient, and guards:
-	db      *brock.DB            // nil before Start, and after a Start that has failed
-	closed  bool                 // Shutdown was called
-	shared  map[string]*keyspace // by name, of all clients so far
-	room    *room
-	meters  metric.Registration // nil if there are none
-	endSync func()              // ends the syncs of buffered writes, and waits
+	ctx     context.Context // ends with Shutdown
+	cancel  func()          // ends ctx
+	stopped chan struct{}   // a store has stopped; room for one
+	ended   chan struct{}   // closed when keepOpen has ended
+
+	mu     sync.Mutex           // held over Start, Shutdown, GetClient and a reopening, and guards:
+	store  *store               // nil before Start, and after a Start that has failed
+	closed bool                 // Shutdown was called
+	shared map[string]*keyspace // by name, of all clients so far
 }
 
 var _ storage.Extension = (*brockStorage)(nil)
 
 func newExtension(set extension.Settings, cfg *Config) *brockStorage {
-	return &brockStorage{set: set, cfg: cfg, shared: make(map[string]*keyspace)}
+	s := &brockStorage{set: set, cfg: cfg, shared: make(map[string]*keyspace),
+		stopped: make(chan struct{}, 1), ended: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // Start opens the store, and creates it if there is none. host gets the status of the extension
-// from then on.
+// from then on. A store that stops is opened again until Shutdown.
 func (s *brockStorage) Start(ctx context.Context, host component.Host) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
 		return errShutdown
-	case s.db != nil:
+	case s.store != nil:
 		return errors.New("the storage extension is started already")
 	}
 	if s.cfg.CreateDirectory {
@@ -73,18 +77,12 @@ func (s *brockStorage) Start(ctx context.Context, host component.Host) error {
 			return fmt.Errorf("create directory: %w", err)
 		}
 	}
-	options := s.storeOptions(host)
-	db, err := s.openStore(ctx, options)
+	opened, err := s.open(ctx, host)
 	if err != nil {
 		return err
 	}
-	room := newRoom(db, options)
-	meters, err := registerMetrics(s.set, db, room)
-	if err != nil {
-		return errors.Join(fmt.Errorf("register metrics: %w", err), db.Close())
-	}
-	s.db, s.room, s.meters = db, room, meters
-	s.endSync = s.syncRegularly()
+	s.store = opened
+	go s.keepOpen(host)
 	return nil
 }
 
@@ -104,10 +102,7 @@ func (s *brockStorage) storeOptions(host component.Host) brock.Options {
 	if s.cfg.EncryptionKeyFile != "" {
 		o.Keys = brock.KeyFile(s.cfg.EncryptionKeyFile)
 	}
-	o.Events.BackgroundError = func(err error) {
-		// Writing goes on only after the store was opened again, so after a restart.
-		componentstatus.ReportStatus(host, componentstatus.NewPermanentErrorEvent(err))
-	}
+	o.Events.BackgroundError = func(error) { s.noteStopped() }
 	o.Events.DiskSpace = func(i brock.DiskSpaceInfo) {
 		if i.Full {
 			err := fmt.Errorf("%w: %w", storage.ErrStorageFull, i.Err)
@@ -172,14 +167,14 @@ func moveStore(from, to string, damage error) error {
 
 // syncRegularly makes buffered writes durable every SyncInterval until the function that it
 // returns is called.
-func (s *brockStorage) syncRegularly() (end func()) {
+func (s *brockStorage) syncRegularly(db *brock.DB) (end func()) {
 	if s.cfg.Durability != durabilityBuffered || s.cfg.SyncInterval == 0 {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	// Here and not in the goroutine, which may begin after a write.
-	synced := s.db.Version()
+	synced := db.Version()
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(s.cfg.SyncInterval)
@@ -190,14 +185,19 @@ func (s *brockStorage) syncRegularly() (end func()) {
 				return
 			case <-tick.C:
 			}
-			version := s.db.Version()
+			version := db.Version()
 			if version == synced {
 				continue // an idle collector must not wake a disk
 			}
-			// A failed sync stops the store, which tells Events.BackgroundError. A refused one, as on
-			// a full disk, is tried again at the next tick.
-			if err := s.db.Sync(ctx); err == nil {
+			// A refused one, as on a full disk, is tried again at the next tick.
+			err := db.Sync(ctx)
+			switch {
+			case err == nil:
 				synced = version
+			case errors.Is(err, brock.ErrStopped):
+				s.noteStopped()
+				<-ctx.Done()
+				return
 			}
 		}
 	}()
@@ -210,19 +210,25 @@ func (s *brockStorage) syncRegularly() (end func()) {
 // Shutdown closes the store, which makes all writes durable. Calls of clients return an error
 // from then on. A second Shutdown does nothing.
 func (s *brockStorage) Shutdown(context.Context) error {
+	s.cancel() // a reopening that is under way holds mu
+	started, err := s.closeStore()
+	if started {
+		<-s.ended
+	}
+	return err
+}
+
+// closeStore closes the store for good, and reports whether there was one.
+func (s *brockStorage) closeStore() (started bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil
+	if s.closed || s.store == nil {
+		s.closed = true
+		return s.store != nil, nil
 	}
 	s.closed = true
-	if s.db == nil {
-		return nil
-	}
-	s.endSync()
-	// Before the store is closed: a collection of metrics would find nothing.
-	err := s.meters.Unregister()
-	return errors.Join(err, s.db.Close())
+	defer s.store.end()
+	return true, s.store.close()
 }
 
 // GetClient returns a client for the storage of this name that a component has. Clients for the
@@ -239,17 +245,22 @@ func (s *brockStorage) GetClient(
 	switch {
 	case s.closed:
 		return nil, errShutdown
-	case s.db == nil:
+	case s.store == nil:
 		return nil, errNotStarted
 	}
 	name := keyspaceName(kind, id, storageName)
 	ks := s.shared[name]
 	if ks == nil {
-		stored, err := s.db.Keyspace(name)
+		stored, err := s.store.db.Keyspace(name)
 		if err != nil {
 			return nil, fmt.Errorf("storage %s: %w", name, translate(err))
 		}
-		ks = &keyspace{Keyspace: stored, db: s.db, room: s.room}
+		opened := &openKeyspace{Keyspace: stored, store: s.store}
+		if err := s.takeOver(ctx, kind, id, storageName, opened); err != nil {
+			return nil, fmt.Errorf("storage %s: take over the one of file_storage: %w", name, err)
+		}
+		ks = &keyspace{noteStopped: s.noteStopped}
+		ks.now.Store(opened)
 		s.shared[name] = ks
 	}
 	return &client{keyspace: ks}, nil

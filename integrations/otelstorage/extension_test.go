@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -395,32 +397,107 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// After a failed sync the store takes no more writes, and the status of the component says so.
-func TestFailedSync(t *testing.T) {
+// startOnFaults starts an extension that syncs each write, on a disk whose calls can fail.
+func startOnFaults(t *testing.T) (*faultfs.FS, *statusHost, storage.Client) {
+	t.Helper()
+	fsys := faultfs.New(vfs.NewMem(), faultfs.Options{})
+	host := newStatusHost()
+	s := startOn(t, testConfig("/storage", func(c *Config) { c.Durability = durabilitySynced }), fsys, host)
+	c := getClient(t, s, "logs")
+	set(t, c, "key", "value")
+	return fsys, host, c
+}
+
+var failedSync = faultfs.Fault{Kinds: faultfs.Sync | faultfs.SyncData, Err: faultfs.ErrIO}
+
+// After a failed sync the store is opened again, and writes that were under way are executed in it:
+// nobody sees an error.
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	fsys, host, c := startOnFaults(t)
+	ctx := t.Context()
+	var all sync.WaitGroup
+	for writer := range 8 {
+		all.Go(func() {
+			for i := range 100 {
+				key, value := fmt.Sprint(writer, " ", i), fmt.Sprint(i)
+				get := storage.GetOperation("key")
+				if err := c.Batch(ctx, storage.SetOperation(key, []byte(value)), get); err != nil || string(get.Value) != "value" {
+					t.Errorf("%s: %q, %v", key, get.Value, err)
+				}
+				if got, err := c.Get(ctx, key); err != nil || string(got) != value {
+					t.Errorf("%s is %q, %v", key, got, err)
+				}
+				if writer == 0 && i == 50 {
+					fsys.Inject(failedSync)
+				}
+			}
+		})
+	}
+	all.Wait()
+	_ = host.await(t, componentstatus.StatusOK)
+	for writer := range 8 {
+		for i := range 100 {
+			expect(t, c, fmt.Sprint(writer, " ", i), fmt.Sprint(i))
+		}
+	}
+	// What reads before it writes is not executed twice: it may have been.
+	fsys.Inject(failedSync)
+	err := c.Batch(ctx, storage.GetOperation("key"), storage.SetOperation("key", []byte("other")))
+	if !errors.Is(err, brock.ErrStopped) || errors.Is(err, brock.ErrClosed) {
+		t.Fatalf("a batch whose sync failed: %v", err)
+	}
+	// It is the second stop within a minute, so the next store comes after a wait.
+	_ = host.await(t, componentstatus.StatusOK)
+	set(t, c, "key", "new")
+	expect(t, c, "key", "new")
+}
+
+// While a disk fails every sync, calls fail and the status says why. Once it works again, so do they,
+// without a restart.
+func TestReopenLater(t *testing.T) {
+	t.Parallel()
+	fsys, host, c := startOnFaults(t)
+	broken := failedSync
+	broken.Times = faultfs.Always
+	fsys.Inject(broken)
+	for range 2 {
+		err := c.Set(t.Context(), "key", []byte("other"))
+		if !errors.Is(err, brock.ErrStopped) || errors.Is(err, storage.ErrStorageFull) {
+			t.Fatalf("a write to a disk that fails: %v", err)
+		}
+	}
+	if err := host.await(t, componentstatus.StatusRecoverableError); err == nil {
+		t.Fatal("the status has no error")
+	}
+	fsys.Heal()
+	_ = host.await(t, componentstatus.StatusOK)
+	set(t, c, "key", "new")
+	expect(t, c, "key", "new")
+}
+
+// Shutdown ends the wait for the next attempt.
+func TestShutdownOfAStoppedStore(t *testing.T) {
 	t.Parallel()
 	fsys := faultfs.New(vfs.NewMem(), faultfs.Options{})
-	cfg := testConfig("/storage", func(c *Config) { c.Durability = durabilitySynced })
-	host := newStatusHost()
-	s := newExtension(nopSettings(), cfg)
+	s := newExtension(nopSettings(), testConfig("/storage", func(c *Config) { c.Durability = durabilitySynced }))
 	s.fs = fsys
-	if err := s.Start(t.Context(), host); err != nil {
+	if err := s.Start(t.Context(), componenttest.NewNopHost()); err != nil {
 		t.Fatal(err)
 	}
 	c := getClient(t, s, "logs")
-	set(t, c, "key", "value")
-	fsys.Inject(faultfs.Fault{Kinds: faultfs.Sync | faultfs.SyncData, Err: faultfs.ErrNoSpace, Times: faultfs.Always})
-	err := c.Set(t.Context(), "key", []byte("other"))
-	if !errors.Is(err, brock.ErrStopped) || errors.Is(err, storage.ErrStorageFull) {
-		t.Fatalf("a write whose sync failed: %v", err)
+	broken := failedSync
+	broken.Times = faultfs.Always
+	fsys.Inject(broken)
+	if err := c.Set(t.Context(), "key", nil); !errors.Is(err, brock.ErrStopped) {
+		t.Fatal(err)
 	}
-	if err := host.await(t, componentstatus.StatusPermanentError); err == nil {
-		t.Fatal("the status has no error")
-	}
-	if err := c.Set(t.Context(), "key", []byte("other")); !errors.Is(err, brock.ErrStopped) {
-		t.Fatalf("a write after that: %v", err)
-	}
-	expect(t, c, "key", "value")
-	fsys.Heal()
-	// What the store says about its end is not the test's concern.
+	// It says what it could not do.
 	_ = s.Shutdown(t.Context())
+	if err := c.Set(t.Context(), "key", nil); !errors.Is(err, brock.ErrStopped) && !errors.Is(err, brock.ErrClosed) {
+		t.Fatalf("a write after Shutdown: %v", err)
+	}
+	if _, err := s.GetClient(t.Context(), exporterKind, exporterID, "logs"); !errors.Is(err, errShutdown) {
+		t.Fatalf("GetClient after Shutdown: %v", err)
+	}
 }

@@ -4,6 +4,7 @@ go 1.25.0
 
 require (
 	github.com/brockdb/brock v0.0.0
+	go.etcd.io/bbolt v1.5.0
 	go.opentelemetry.io/collector/component v1.65.0
 	go.opentelemetry.io/collector/component/componentstatus v0.159.0
 	go.opentelemetry.io/collector/component/componenttest v0.159.0

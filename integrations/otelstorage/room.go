@@ -43,13 +43,16 @@ const (
 	overwriteSlop = 4 << 10  // by which overwrites may grow without adding data: a list of items in flight
 	minCredit     = 64 << 10
 	maxCredit     = 64 << 20
-	maxSegment    = 64 << 20
+	maxSegment    = 16 << 20
 	minSegment    = 1 << 20
 	segmentShare  = 32 // a segment is one part of the disk limit in 32
 )
 
 // segmentSize returns Tuning.SegmentSize. The space of a queue comes back segment by segment, so
-// they are smaller than usual, and still smaller under a small limit.
+// they are smaller than usual, and still smaller under a small limit. maxSegment is below the garbage
+// that a store may always have, 32 MB: the oldest segment of a queue is then left alone until all of
+// it is dead. Of larger ones the store would copy what is live, again and again, as the end of a long
+// queue is drained, and writers would wait for it.
 func segmentSize(diskLimit int64) int64 {
 	if diskLimit == 0 {
 		return maxSegment
@@ -89,7 +92,7 @@ const reclaims = 3
 // commit calls do, which commits the operations, if there is room for them. For overwrites for
 // which the store finds no space after all, it reclaims some: as they free space in the end, it is
 // better that they wait.
-func (r *room) commit(ctx context.Context, k *keyspace, ops []*storage.Operation, do func() error) error {
+func (r *room) commit(ctx context.Context, k *brock.Keyspace, ops []*storage.Operation, do func() error) error {
 	if err := r.admit(ctx, k, ops); err != nil {
 		return err
 	}
@@ -113,7 +116,7 @@ func (r *room) reclaim(ctx context.Context) bool {
 }
 
 // admit returns storage.ErrStorageFull if the operations add data and there is no room for that.
-func (r *room) admit(ctx context.Context, k *keyspace, ops []*storage.Operation) error {
+func (r *room) admit(ctx context.Context, k *brock.Keyspace, ops []*storage.Operation) error {
 	var size int64
 	for _, op := range ops {
 		if op.Type == storage.Set {
@@ -146,7 +149,7 @@ func (r *room) admit(ctx context.Context, k *keyspace, ops []*storage.Operation)
 }
 
 // addsData reports whether operations make a new key or let a value grow, and free less than that.
-func addsData(k *keyspace, ops []*storage.Operation) (bool, error) {
+func addsData(k *brock.Keyspace, ops []*storage.Operation) (bool, error) {
 	// Of several writes to a key the last one stays.
 	last := make(map[string]*storage.Operation, len(ops))
 	for _, op := range ops {

@@ -3,6 +3,7 @@ package otelstorage
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -81,7 +82,7 @@ func TestAddsData(t *testing.T) {
 		{false, []*storage.Operation{put("new", 5000), storage.DeleteOperation("new")}},
 		{true, []*storage.Operation{storage.DeleteOperation("old"), put("old", 1001+overwriteSlop)}},
 	} {
-		if got, err := addsData(c.keyspace, test.ops); got != test.want || err != nil {
+		if got, err := addsData(c.keyspace.now.Load().Keyspace, test.ops); got != test.want || err != nil {
 			t.Errorf("%v: %t, %v", test.ops, got, err)
 		}
 	}
@@ -148,12 +149,43 @@ func testFullQueue(t *testing.T, s *brockStorage, disk *vfs.Mem, size int, limit
 			}
 		}
 		t.Logf("%d items of %d bytes, %d bytes used after", n, size, disk.Used())
-		if err := s.db.Compact(t.Context()); err != nil {
+		if err := s.store.db.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s.room.refused.Load() == 0 {
+	if s.store.room.refused.Load() == 0 {
 		t.Fatal("the store refused what its room should have refused")
+	}
+}
+
+// A long queue is drained without copying its items: the store drops the segments in which all are
+// dead. The last of them are as large as the long queue has made them.
+func TestDrainCopiesLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a queue of 800 MB")
+	}
+	t.Parallel()
+	const size, items = 100_000, 8000
+	s := start(t, testConfig(t.TempDir()))
+	item := make([]byte, size)
+	q := &queue{c: getClient(t, s, "logs"), item: func(n int) []byte {
+		binary.LittleEndian.PutUint64(item, uint64(n))
+		return item
+	}}
+	for range items {
+		if err := q.put(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range items {
+		if err := q.take(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied := s.store.db.Metrics().Tree.CollectedBytes
+	t.Logf("%d bytes were copied", copied)
+	if copied > size*items/11 {
+		t.Fatalf("%d bytes were copied to drain a queue of %d", copied, size*items)
 	}
 }
 

@@ -178,10 +178,11 @@ func (u upstream) editModFile(t *testing.T, dir string) {
 func (u upstream) goCommand(dir string, args ...string) ([]byte, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
-	// -mod=mod: go.mod of the copy lacks what this module needs.
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "TMPDIR="+filepath.Dir(dir))
-	if dir == "." {
-		cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if dir != "." {
+		// -mod=mod: go.mod of the copy lacks what this module needs. Flags stay, so that what this test
+		// was compiled of is not compiled again.
+		cmd.Env = append(cmd.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod", "TMPDIR="+filepath.Dir(dir))
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

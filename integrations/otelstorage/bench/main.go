@@ -1,9 +1,11 @@
 // Command bench compares brock_storage with file_storage, which has a bbolt file for each client,
 // under a persistent queue: it fills the queue, puts and takes at that length, drains it, and says
-// how fast each tenth of that was, how much memory it took, and how large the files are.
+// how fast each tenth of that was and what it cost, how much memory it took, and how large the files
+// are.
 //
 //	go run . -gb 1
 //	go run . -gb 20 -memory 2048    # 20 GB in a cgroup of 2 GB, as root
+//	go run . -gb 1 -kill            # kill -9 in the middle of the drain
 //
 // Each run is a process of its own, which does what exporterhelper's queue does with its storage:
 // one batch at a time, under a lock. A put writes the item and the metadata, a take writes the
@@ -31,16 +33,29 @@ type settings struct {
 	Limit  int64  // memory_limit_mib of brock
 	Synced bool   // each batch is synced
 	Rested int    // seconds of rest at the end, for work in the background
+
+	Killed bool    // the process is killed in the middle of the drain
+	After  *result // of the process that was killed: this one goes on
+}
+
+// part is a tenth of a fill or a drain. CPU and Written depend little on how busy the machine is.
+type part struct {
+	Rate    float64 // items a second
+	CPU     float64 // microseconds of processor time of an item, work in the background included; 0 = not known
+	Written float64 // bytes given to the system to write, of an item; 0 = not known
 }
 
 // result is what a child prints, as JSON.
 type result struct {
-	Fill, Drain [tenths]float64 // items a second, in each tenth
-	Both        float64         // items a second, put and taken with a full queue
-	Anon, RSS   int64           // greatest memory, in bytes
-	Full        int64           // bytes of files when the queue is full
-	Drained     int64           // when it is empty
-	AtRest      int64           // and after the rest
+	Fill, Drain [tenths]part
+	Both        float64 // items a second, put and taken with a full queue
+	Anon, RSS   int64   // greatest memory, in bytes
+	Full        int64   // bytes of files when the queue is full
+	Drained     int64   // when it is empty
+	AtRest      int64   // and after the rest
+
+	Read, Write uint64  // items that were taken and put so far
+	Reopen      float64 // seconds until the storage was open and an item read, after kill -9
 }
 
 // tenths are the parts of a fill and a drain that are timed.
@@ -55,12 +70,13 @@ func main() {
 	synced := flag.Bool("synced", false, "sync each batch: durability synced, and fsync true")
 	rested := flag.Int("rest", 15, "`seconds` of rest at the end")
 	dir := flag.String("dir", "", "directory for files; default: a temporary one")
+	kill := flag.Bool("kill", false, "kill -9 each process in the middle of the drain; another one goes on")
 	child := flag.String("child", "", "used by the program itself")
 	flag.Parse()
 	if *child != "" {
 		exit(runChild(*child))
 	}
-	exit(compare(*gb, *sizes, *stores, *memory, *dir, settings{Limit: *limit, Synced: *synced, Rested: *rested}))
+	exit(compare(*gb, *sizes, *stores, *memory, *dir, settings{Limit: *limit, Synced: *synced, Rested: *rested, Killed: *kill}))
 }
 
 func exit(err error) {
@@ -90,7 +106,7 @@ func compare(gb float64, sizes, stores string, memory int64, dir string, s setti
 		results := make([]result, len(names))
 		for i, name := range names {
 			s.Store, s.Dir = name, filepath.Join(dir, name+"-"+text)
-			if results[i], err = runProcess(s, memory); err != nil {
+			if results[i], err = runStore(s, memory); err != nil {
 				return fmt.Errorf("%s with items of %d KB: %w", name, kb, err)
 			}
 		}
@@ -99,12 +115,22 @@ func compare(gb float64, sizes, stores string, memory int64, dir string, s setti
 	return nil
 }
 
-// runProcess runs a child, in a cgroup of so many MiB if memory is not 0.
-func runProcess(s settings, memory int64) (r result, err error) {
+// runStore does one run with new files, in one process, or in two if the first one is killed.
+func runStore(s settings, memory int64) (r result, err error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.Dir)) }()
+	r, err = runProcess(s, memory)
+	if s.Killed && err == nil {
+		s.Killed, s.After = false, &r
+		r, err = runProcess(s, memory)
+	}
+	return r, err
+}
+
+// runProcess runs a child, in a cgroup of so many MiB if memory is not 0.
+func runProcess(s settings, memory int64) (r result, err error) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return r, err
@@ -124,7 +150,9 @@ func runProcess(s settings, memory int64) (r result, err error) {
 		cmd.Env = append(os.Environ(), groupVariable+"="+group.procs())
 	}
 	out, err := cmd.Output()
-	if err != nil {
+	// One that is to be killed prints its result before.
+	var exit *exec.ExitError
+	if killed := errors.As(err, &exit) && exit.ExitCode() == -1; err != nil && !(s.Killed && killed) {
 		return r, err
 	}
 	return r, json.Unmarshal(out, &r)
@@ -141,7 +169,7 @@ func printTable(names []string, results []result, s settings) {
 	}
 	fmt.Println()
 	row := func(r result) []float64 {
-		return []float64{mean(r.Fill), r.Fill[tenths-1], r.Both, mean(r.Drain), r.Drain[tenths-1],
+		return []float64{mean(r.Fill), r.Fill[tenths-1].Rate, r.Both, mean(r.Drain), r.Drain[tenths-1].Rate,
 			float64(r.Anon) / mb, float64(r.Full) / mb, float64(r.Drained) / mb, float64(r.AtRest) / mb}
 	}
 	for i, name := range names {
@@ -164,15 +192,31 @@ func printTable(names []string, results []result, s settings) {
 		fmt.Println()
 	}
 	for i, name := range names {
-		fmt.Printf("%-14s fill/s, by tenths:  %6.0f\n%-14s drain/s, by tenths: %6.0f\n", name, results[i].Fill, "", results[i].Drain)
+		fill, drain := results[i].Fill, results[i].Drain
+		printTenths(name, "fill/s", fill, func(p part) float64 { return p.Rate })
+		printTenths("", "drain/s", drain, func(p part) float64 { return p.Rate })
+		printTenths("", "drain CPU, us/item", drain, func(p part) float64 { return p.CPU })
+		printTenths("", "drain written, B/item", drain, func(p part) float64 { return p.Written })
+		if results[i].Reopen > 0 {
+			fmt.Printf("%-14s killed in the middle of the drain, goes on after %.2f s\n", "", results[i].Reopen)
+		}
 	}
 }
 
+// printTenths prints one line, with a number for each tenth.
+func printTenths(name, what string, parts [tenths]part, of func(part) float64) {
+	fmt.Printf("%-14s %-21s", name, what)
+	for _, p := range parts {
+		fmt.Printf(" %6.0f", of(p))
+	}
+	fmt.Println()
+}
+
 // mean is the rate of all tenths, which have as many items each.
-func mean(rates [tenths]float64) float64 {
+func mean(parts [tenths]part) float64 {
 	var time float64
-	for _, r := range rates {
-		time += 1 / r
+	for _, p := range parts {
+		time += 1 / p.Rate
 	}
 	return tenths / time
 }

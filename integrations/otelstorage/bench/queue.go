@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -59,7 +60,7 @@ func openStorage(ctx context.Context, s settings) (extension.Extension, storage.
 	return ext, client, err
 }
 
-// runChild does one run and prints its result.
+// runChild does one run, or a part of one, and prints its result.
 func runChild(text string) error {
 	var s settings
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -72,50 +73,114 @@ func runChild(text string) error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(r)
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil || !s.Killed {
+		return err
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return errors.Join(self.Kill(), errors.New("it was not killed"))
 }
 
-// run does one run.
+// run does one run. If it is to be killed, it ends in the middle of the drain, and if it goes on after
+// that, it begins there.
 func run(s settings) (r result, err error) {
 	ctx := context.Background()
+	begin := time.Now()
 	ext, client, err := openStorage(ctx, s)
 	if err != nil {
 		return r, err
 	}
 	memory := watchMemory()
 	q := newQueue(client, s.Size)
-	if r.Fill, err = timeTenths(s.Items, func() error { return q.put(ctx) }); err != nil {
-		return r, err
+	each := max(s.Items/tenths, 1)
+	take := func() error { return q.take(ctx) }
+	if s.After == nil {
+		if err := timeParts(r.Fill[:], each, func() error { return q.put(ctx) }); err != nil {
+			return r, err
+		}
+		r.Full = diskUse(s.Dir)
+		var both [tenths]part
+		if err := timeParts(both[:], max(each/tenths, 1), func() error { return errors.Join(q.put(ctx), q.take(ctx)) }); err != nil {
+			return r, err
+		}
+		r.Both = mean(both)
+		err = timeParts(r.Drain[:tenths/2], each, take)
+	} else {
+		r = *s.After
+		if err = q.goOn(ctx, r.Read, r.Write); err == nil {
+			_, err = client.Get(ctx, key(q.read))
+		}
+		r.Reopen = time.Since(begin).Seconds()
 	}
-	r.Full = diskUse(s.Dir)
-	both, err := timeTenths(s.Items/tenths, func() error { return errors.Join(q.put(ctx), q.take(ctx)) })
-	if err != nil {
-		return r, err
+	r.Read, r.Write = q.read, q.write
+	if s.Killed || err != nil {
+		return r.withMemory(memory), err
 	}
-	r.Both = mean(both)
-	if r.Drain, err = timeTenths(s.Items, func() error { return q.take(ctx) }); err != nil {
+	if err := timeParts(r.Drain[tenths/2:], each, take); err != nil {
 		return r, err
 	}
 	r.Drained = diskUse(s.Dir)
 	time.Sleep(time.Duration(s.Rested) * time.Second)
 	r.AtRest = diskUse(s.Dir)
-	r.Anon, r.RSS = memory()
-	return r, errors.Join(client.Close(ctx), ext.Shutdown(ctx))
+	return r.withMemory(memory), errors.Join(client.Close(ctx), ext.Shutdown(ctx))
 }
 
-// timeTenths does something n times, and returns how often a second it was done in each tenth.
-func timeTenths(n int, do func() error) (rates [tenths]float64, err error) {
-	for i := range rates {
-		begin := time.Now()
-		part := max(n/tenths, 1)
-		for range part {
+// withMemory adds what a process took, as watchMemory has found.
+func (r result) withMemory(watched func() (anon, rss int64)) result {
+	anon, rss := watched()
+	r.Anon, r.RSS = max(r.Anon, anon), max(r.RSS, rss)
+	return r
+}
+
+// timeParts does something so often for each part, and notes how fast that was, and what it cost.
+func timeParts(parts []part, items int, do func() error) error {
+	for i := range parts {
+		begin, cpu, written := time.Now(), cpuTime(), writtenBytes()
+		for range items {
 			if err := do(); err != nil {
-				return rates, err
+				return err
 			}
 		}
-		rates[i] = float64(part) / time.Since(begin).Seconds()
+		count := float64(items)
+		parts[i] = part{
+			Rate:    count / time.Since(begin).Seconds(),
+			CPU:     float64((cpuTime() - cpu).Microseconds()) / count,
+			Written: float64(writtenBytes()-written) / count,
+		}
 	}
-	return rates, nil
+	return nil
+}
+
+// cpuTime returns the processor time of the process, in steps of 10 ms.
+func cpuTime() time.Duration {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0 // not Linux
+	}
+	// The name of the program, in brackets, may have spaces.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	const user, system, tick = 11, 12, 10 * time.Millisecond
+	if len(fields) <= system {
+		return 0
+	}
+	u, err1 := strconv.ParseInt(fields[user], 10, 64)
+	s, err2 := strconv.ParseInt(fields[system], 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return time.Duration(u+s) * tick
+}
+
+// writtenBytes returns how many bytes the process has given to the system to write.
+func writtenBytes() int64 {
+	counts, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return 0 // not Linux
+	}
+	return number(string(counts), "wchar:")
 }
 
 // queue does with its client what the persistent queue of exporterhelper does.
@@ -143,6 +208,20 @@ func (q *queue) metadata() *storage.Operation {
 		q.meta = binary.AppendUvarint(append(q.meta, 8), n)
 	}
 	return storage.SetOperation("qmv0", q.meta)
+}
+
+// goOn begins where a process was killed, which had read and written so many items: that is what the
+// metadata must say.
+func (q *queue) goOn(ctx context.Context, read, write uint64) error {
+	q.read, q.write = read, write
+	meta, err := q.client.Get(ctx, "qmv0")
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(meta, q.metadata().Value) {
+		return fmt.Errorf("the metadata is %x after %d items were taken and %d put", meta, read, write)
+	}
+	return nil
 }
 
 // put puts an item that begins with its number.
@@ -215,10 +294,13 @@ func watchMemory() func() (anon, rss int64) {
 }
 
 // field returns a field of /proc/self/status in bytes.
-func field(status, name string) (bytes int64) {
-	_, line, _ := strings.Cut(status, name)
-	if _, err := fmt.Sscan(line, &bytes); err != nil {
+func field(status, name string) (bytes int64) { return number(status, name) << 10 }
+
+// number returns the number behind a name.
+func number(text, name string) (n int64) {
+	_, line, _ := strings.Cut(text, name)
+	if _, err := fmt.Sscan(line, &n); err != nil {
 		return 0
 	}
-	return bytes << 10
+	return n
 }
