@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -85,10 +87,9 @@ func TestMarkupStaysText(t *testing.T) {
 		_ = log.NoteConflict(&brock.ConflictError{Keyspace: evil[0], Key: []byte(key)})
 	}
 	decode := debug.Decode("", func(v []byte) (any, error) { return map[string]string{string(v): string(v)}, nil })
-	files := func() []debug.File {
-		return []debug.File{{Name: evil[0], Kind: evil[1], Bytes: 1000, About: evil[4]}}
-	}
-	tb := open(t, debug.Handler(db, debug.Title(evil[4]), debug.Values(), debug.Actions(), debug.Events(log), decode, debug.Files(listOf(files))), desk)
+	// A file that is not the store's is listed by its name, too.
+	must(t, os.WriteFile(filepath.Join(db.Options().Dir, evil[0]), make([]byte, 1000), 0o600))
+	tb := open(t, debug.Handler(db, debug.Title(evil[4]), debug.Values(), debug.Actions(), debug.Events(log), decode), desk)
 	check := func(where string) {
 		t.Helper()
 		var hacked bool

@@ -146,8 +146,3 @@ func (s *shop) load(t *testing.T) {
 	})
 	t.Cleanup(func() { close(stop); done.Wait() })
 }
-
-// listOf makes a list of files an option.
-func listOf(files func() []debug.File) func(context.Context) ([]debug.File, error) {
-	return func(context.Context) ([]debug.File, error) { return files(), nil }
-}
