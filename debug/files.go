@@ -17,7 +17,8 @@ import (
 // says; they are empty if the store doesn't name the file.
 type file struct {
 	Name       string `json:"name"`
-	Kind       string `json:"kind"` // run, value, journal, forwarding or other
+	Kind       string `json:"kind"`  // run, value, journal, forwarding or other
+	Group      string `json:"group"` // its kind; but feed, if only the change feed needs it, or kept, if the store doesn't name it
 	Use        string `json:"use,omitempty"`
 	Bytes      int64  `json:"bytes"` // its length
 	Dead       int64  `json:"dead,omitempty"`
@@ -38,7 +39,7 @@ var fileKinds = map[string]string{".run": "run", ".val": "value", ".log": "journ
 // filePage has the files of a store, the largest first.
 type filePage struct {
 	Files []file              `json:"files"`
-	Kinds map[string]fileSums `json:"kinds"` // of all files, also of those that are left out
+	Kinds map[string]fileSums `json:"kinds"` // by group, of all files, also of those that are left out
 	Total fileSums            `json:"total"`
 }
 
@@ -86,14 +87,26 @@ func (h *handler) listFiles(r *http.Request) (any, error) {
 	}
 	p := &filePage{Kinds: make(map[string]fileSums)}
 	for i := range files {
-		sums := p.Kinds[files[i].Kind]
+		files[i].Group = h.groupOf(&files[i])
+		sums := p.Kinds[files[i].Group]
 		sums.add(&files[i])
-		p.Kinds[files[i].Kind] = sums
+		p.Kinds[files[i].Group] = sums
 		p.Total.add(&files[i])
 	}
 	sort.SliceStable(files, func(i, j int) bool { return files[i].Bytes > files[j].Bytes })
 	p.Files = append([]file{}, files[:min(maxFiles, len(files))]...)
 	return p, nil
+}
+
+// groupOf returns the group in which a file is drawn.
+func (h *handler) groupOf(f *file) string {
+	switch {
+	case f.Use == "feed":
+		return "feed"
+	case f.Use != "" || f.Kind == "other", f.Kind == "journal" && h.db.Options().Mode == brock.Follow: // its writer knows what is in it
+		return f.Kind
+	}
+	return "kept"
 }
 
 // scanFiles calls found with the files in the directories of the store. Of a store in memory nobody

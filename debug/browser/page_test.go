@@ -29,7 +29,7 @@ func TestViewsAtAllWidths(t *testing.T) {
 	first.until("document.querySelectorAll('.chart path.line').length > 6")
 	first.view("heat")
 	if *shots != "" {
-		time.Sleep(40 * time.Second) // so that pictures show some minutes of work
+		time.Sleep(20 * time.Second) // so that pictures show some minutes of work
 	}
 	for _, screen := range []screen{desk, darkDesk, phone, darkPhone} {
 		t.Run(screen.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestViewsAtAllWidths(t *testing.T) {
 				{"keyspaces", "sizes", "document.querySelectorAll('.treemap .box').length >= 5"},
 				{"sizes", "sizes?in=1&ks=" + b64("orders"), "document.querySelectorAll('.treemap .box').length === 6"},
 				{"heat", "heat?ks=" + b64("orders"), "document.querySelectorAll('.heat-axis span').length > 4 && document.querySelector('.heat-scale i')"},
-				{"files", "files", "document.querySelectorAll('.list tbody tr').length > 5"},
+				{"files", "files", "document.querySelectorAll('.list tbody tr').length > 5 && document.querySelector('.box .dead') && document.body.innerText.includes('the base, below all others')"},
 				{"events", "events", "document.querySelectorAll('.list tbody tr').length > 1 && document.body.innerText.includes('config/lima/00002')"},
 			} {
 				tb.view(v.hash)
