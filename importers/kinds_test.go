@@ -44,7 +44,7 @@ func TestOtherOrder(t *testing.T) {
 	db, err := leveldb.OpenFile(level, &opt.Options{Comparer: other{comparer.DefaultComparer}})
 	fatal(t, err)
 	fatal(t, db.Put([]byte("k"), nil, nil), db.Close())
-	refusedKind(t, LevelDB, level, "another order")
+	refusedKind(t, LevelDB, level, "its keys have an order of their own, and only the order of bytes is known: mismatch: want 'leveldb.BytewiseComparator', got 'another order'")
 
 	ordered := *pebble2.DefaultComparer
 	ordered.Name = "another order"
