@@ -306,6 +306,50 @@ func TestHeatShowsWhereWritesGo(t *testing.T) {
 	}
 }
 
+// A follower watches a part of the time only, and its rates are right all the same.
+func TestHeatOfAFollower(t *testing.T) {
+	t.Parallel()
+	writer := openStore(t, brock.Options{Durability: brock.Buffered})
+	set(t, writer, "k", "v")
+	db := openStore(t, brock.Options{Dir: writer.Options().Dir, Mode: brock.Follow})
+	server := mount(t, debug.Handler(db))
+	var written atomic.Int64
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			if err := writer.Set(fmt.Appendf(nil, "k%04d", i%1000), nil); err != nil {
+				t.Error(err)
+				return
+			}
+			written.Add(1)
+		}
+	})
+	defer func() { close(stop); done.Wait() }()
+	events, _ := look(t, server, "heat")
+	began, before, n, sum := time.Now(), written.Load(), 0, 0.0
+	await(t, events, "columns", func(data json.RawMessage) bool {
+		var columns []struct{ Total float64 }
+		if err := json.Unmarshal(data, &columns); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range columns {
+			sum += c.Total
+			n++
+		}
+		return n >= 3
+	})
+	rate, want := sum/float64(n), float64(written.Load()-before)/time.Since(began).Seconds()
+	if rate < want*0.6 || rate > want*1.4 {
+		t.Errorf("%.0f writes a second, want %.0f", rate, want)
+	}
+}
+
 func TestActionsNeedThePageAndTheOption(t *testing.T) {
 	db := openStore(t, brock.Options{})
 	set(t, db, "a", "1", "a", "2")
