@@ -1,5 +1,5 @@
 // The files of the store as a map.
-import { h, put, get, bytes, count, whole, percent, ago, things, failed } from './lib.js';
+import { h, put, get, bytes, whole, percent, ago, things, failed } from './lib.js';
 import { Treemap } from './treemap.js';
 
 // groups are the kinds of files, in the order in which a reader asks for them.
@@ -9,7 +9,7 @@ export const groups = {
   journal: ['Journal', 'what was written last, with large values'],
   forwarding: ['Forwarding tables', 'where moved values are now'],
   feed: ['Change feed', 'only Watch reads them'],
-  kept: ['Leaving or coming', 'open readers keep them, or they are being written'],
+  kept: ['Leaving or new', 'open readers keep them, or they are being written'],
   other: ['Manifest, keys and locks', ''],
 };
 
@@ -50,8 +50,9 @@ export function open(main) {
   const box = h('div', { class: 'map' }), sums = h('div'), list = h('div', { class: 'scroll' });
   main.append(h('section', { class: 'card full' }, h('h2', {}, 'Files'), sums, box, list));
   const map = new Treemap(box, 320, 'Files by size');
-  let timer = 0, over = false;
+  let timer = 0, over = false, shown = 50;
   async function look() {
+    clearTimeout(timer);
     try {
       const p = await get('files');
       if (over) return;
@@ -62,10 +63,10 @@ export function open(main) {
             h('td', {}, whole(p.kinds[g].count)), h('td', {}, bytes(p.kinds[g].bytes)), h('td', {}, p.kinds[g].dead > 0 ? `${bytes(p.kinds[g].dead)} · ${percent(p.kinds[g].dead / p.kinds[g].bytes)}` : '–'))))),
         h('p', { class: 'hint' }, 'Hatched parts are dead: no entry needs them, nor history that is kept. What newer runs have replaced in older ones counts once a compaction finds it.')]);
       map.update(fileItems(p.files));
-      put(list, [p.files, Math.floor(Date.now() / 5000)], () => [h('table', { class: 'list' }, h('thead', {}, h('tr', {}, h('th', {}, 'file'), h('th', { class: 'num' }, 'size'), h('th', { class: 'num' }, 'dead'), h('th', { class: 'grow' }, 'what it is'), h('th', { class: 'num wide' }, 'written'))),
-        h('tbody', {}, p.files.slice(0, 300).map(f => h('tr', {}, h('td', { class: 'name' }, h('i', { class: `swatch file-${f.group}` }), h('code', {}, f.name)), h('td', { class: 'num' }, bytes(f.bytes)),
-          h('td', { class: 'num' }, f.dead ? percent(f.dead / f.bytes) : ''), h('td', { class: 'grow soft' }, about(f)), h('td', { class: 'num soft wide' }, f.time ? ago(f.time) : ''))))),
-      p.total.count > 300 ? h('p', { class: 'hint' }, `The 300 largest of ${count(p.total.count)} files.`) : null]);
+      put(list, [p.files, shown, Math.floor(Date.now() / 5000)], () => [h('table', { class: 'list' }, h('thead', {}, h('tr', {}, h('th', {}, 'file'), h('th', { class: 'num' }, 'size'), h('th', { class: 'num' }, 'dead'), h('th', { class: 'grow wide' }, 'what it is'), h('th', { class: 'num wide' }, 'written'))),
+        h('tbody', {}, p.files.slice(0, shown).map(f => h('tr', {}, h('td', { class: 'name' }, h('i', { class: `swatch file-${f.group}` }), h('code', {}, f.name), h('small', { class: 'narrow soft' }, about(f))), h('td', { class: 'num' }, bytes(f.bytes)),
+          h('td', { class: 'num' }, f.dead ? percent(f.dead / f.bytes) : ''), h('td', { class: 'grow soft wide' }, about(f)), h('td', { class: 'num soft wide' }, f.time ? ago(f.time) : ''))))),
+      p.total.count > shown ? h('p', { class: 'hint' }, `The ${whole(shown)} largest of ${whole(p.total.count)} files. `, p.files.length > shown ? h('button', { type: 'button', class: 'quiet', onclick: () => { shown = p.files.length; look(); } }, 'Show more') : null) : null]);
     } catch (err) {
       sums.replaceChildren(failed(err));
     }

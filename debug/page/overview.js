@@ -114,16 +114,18 @@ function sizeCard({ body }) {
     const onDisk = files ? Math.max(files.total.bytes, tree) : tree + m.pinned_files;
     const expired = Math.min(m.expired, m.live);
     const dead = Math.min(m.dead, Math.max(0, tree - m.live));
-    const rest = Math.max(0, onDisk - tree - m.pinned_files), feed = files && files.kinds.feed ? files.kinds.feed.bytes : 0;
+    const kept = follows && files && files.kinds.kept ? files.kinds.kept.bytes : m.pinned_files; // what its readers keep, only the writer knows
+    const rest = Math.max(0, onDisk - tree - kept), feed = files && files.kinds.feed ? files.kinds.feed.bytes : 0;
     const parts = [
       { name: 'Live', help: 'needed, also by kept history', kind: 'live', size: m.live - expired },
       { name: 'Expired', help: 'past its time to live', kind: 'expired', size: expired },
       { name: 'Dead', help: 'large values nobody needs', kind: 'dead', size: dead },
       { name: 'Replaced', help: 'overwritten, deleted; room ahead', kind: 'replaced', size: Math.max(0, m.run + m.segment - m.live - dead) },
       { name: 'Forwarding', help: 'tables that lead to moved values', kind: 'other', size: m.forwarding },
-      { name: 'Pinned', help: m.pinned_files > 0 ? `kept for ${where(st.pinnedBy)}` : 'only open readers need it', kind: 'pinned', size: m.pinned_files },
+      follows ? { name: 'Leaving or new', help: 'kept for readers, or being written', kind: 'pinned', size: kept }
+        : { name: 'Pinned', help: kept > 0 ? `kept for ${where(st.pinnedBy)}` : 'only open readers need it', kind: 'pinned', size: kept },
       { name: 'Change feed', help: 'only Watch reads it', kind: 'feed', size: Math.min(feed, rest) },
-      { name: follows ? 'Journal and rest' : 'Rest', help: follows ? 'not yet in runs; manifest, locks' : 'manifest, files that come or go', kind: 'empty', size: Math.max(0, rest - feed) },
+      { name: follows ? 'Journal and rest' : 'Rest', help: follows ? 'not yet in runs; manifest, locks' : 'manifest, files that come or go', kind: 'rest', size: Math.max(0, rest - feed) },
     ];
     const sum = parts.reduce((a, p) => a + p.size, 0) || 1;
     put(head, [bytes(onDisk), count(m.run_entries + m.memtable_entries)], () => [h('b', {}, bytes(onDisk)), h('span', {}, ` on disk, ${things(m.run_entries + m.memtable_entries, 'entry', 'entries')} `, h('small', { class: 'faint' }, '(old versions and deletes counted)'))]);
