@@ -317,5 +317,19 @@ func (db *DB) Metrics() Metrics {
 	return m
 }
 
+// Files lists the files that the data of a store is in, of the moment of the call: runs from the newest
+// to the oldest, segments, the journal, and what only the change feed needs. It reads no file. The
+// manifest, the lock and keys are not among them, nor what only open readers need any more
+// (TreeMetrics.PinnedBytes). Of a store that is followed the journal that isn't flushed is missing,
+// as in Metrics; a store in memory has files in its memory.
+//
+// It returns ErrClosed after Close.
+func Files(db *DB) ([]FileInfo, error) {
+	if err := checkOpen(db); err != nil {
+		return nil, err
+	}
+	return db.engine.ListFiles()
+}
+
 // sinceOpen returns the time since Open. It never goes back, as Options.Now may.
 func sinceOpen(db *DB) time.Duration { return time.Since(db.began) }

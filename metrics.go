@@ -42,6 +42,9 @@ type Metrics struct {
 // TreeMetrics describes the engine below the API.
 type TreeMetrics = report.Tree
 
+// FileInfo describes a file of the store, as Files lists them.
+type FileInfo = report.File
+
 // MemoryBytes returns the sum of what Tree.Memory says. The process takes more: what the program
 // holds and what open transactions write, and up to 32 MB for the Go runtime, garbage of
 // its heap and the buffers of background work.

@@ -10,6 +10,22 @@ import (
 // Of several prefixes the longest decides. fn must not keep the value, and may be called by several
 // goroutines at once. If it returns an error or panics, the page says so and shows the bytes. It has
 // no effect without Values.
+//
+// Values that are Protocol Buffers are shown by the descriptor that the program has compiled in. This
+// package needs no library for that; fn returns the JSON of google.golang.org/protobuf:
+//
+//	debug.Decode("order/", func(value []byte) (any, error) {
+//		m := new(orderpb.Order)
+//		if err := proto.Unmarshal(value, m); err != nil {
+//			return nil, err
+//		}
+//		text, err := protojson.Marshal(m)
+//		return json.RawMessage(text), err
+//	})
+//
+// If the type is known by its name only, as of a descriptor set that was read from a file, m is
+// dynamicpb.NewMessage of what protoregistry.Files.FindDescriptorByName has found, as a
+// protoreflect.MessageDescriptor.
 func Decode(prefix string, fn func(value []byte) (any, error)) Option {
 	return func(c *config) { c.decoders = append(c.decoders, decoder{prefix: prefix, decode: fn}) }
 }

@@ -10,7 +10,6 @@
 package debug
 
 import (
-	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -65,7 +64,6 @@ type config struct {
 	actions  bool
 	decoders []decoder
 	log      *Log
-	files    func(ctx context.Context) ([]File, error)
 }
 
 // An Option changes what the page shows and may do.
@@ -83,12 +81,6 @@ func Actions() Option { return func(c *config) { c.actions = true } }
 
 // Events shows the events that log has collected.
 func Events(log *Log) Option { return func(c *config) { c.log = log } }
-
-// Files replaces the listing of the store's directories, for a caller that knows more of the files.
-// list is called when somebody looks at the files, perhaps by several goroutines at once.
-func Files(list func(ctx context.Context) ([]File, error)) Option {
-	return func(c *config) { c.files = list }
-}
 
 // maxStreams is how many event streams may be open at once.
 const maxStreams = 32

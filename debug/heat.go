@@ -87,18 +87,27 @@ func (h *heat) after(at int64) []*slot {
 	return slices.Clone(h.slots[i:])
 }
 
-// collect watches the store for the time of one slot.
+// collect watches the store for the time of one slot, or a part of it.
 func (h *heat) collect(ctx context.Context) error {
+	end := time.NewTimer(heatSlot)
+	defer end.Stop()
+	follows, watched := h.db.Options().Mode == brock.Follow, heatSlot
+	if follows {
+		watched /= 2 // each look syncs files of the writer
+	}
 	begin := time.Now()
-	watch, cancel := context.WithTimeout(ctx, heatSlot)
+	watch, cancel := context.WithTimeout(ctx, watched)
 	defer cancel()
 	s := &slot{counts: make(map[string]int64)}
+	var caught looks
 	// Buffered: a look at the store must not make it sync. No position from the slot before: a Watch
 	// that begins now never asks for history that is gone.
 	for commit, err := range h.db.Watch(watch, brock.WatchOptions{KeysOnly: true, Buffered: true}) {
 		switch {
 		case err == nil:
-			err = s.addCommit(commit)
+			if err = s.addCommit(commit); commit.Caught {
+				caught.add(s.seen)
+			}
 		case watch.Err() != nil && ctx.Err() == nil:
 			err = errSlotFull
 		}
@@ -112,14 +121,42 @@ func (h *heat) collect(ctx context.Context) error {
 		}
 		break
 	}
-	s.share = min(1, max(0.001, time.Since(begin).Seconds()/heatSlot.Seconds()))
+	took := time.Since(begin)
+	if follows {
+		took = caught.span(took)
+	}
+	s.share = min(1, max(0.001, took.Seconds()/heatSlot.Seconds()))
 	select {
-	case <-watch.Done():
+	case <-end.C:
 	case <-ctx.Done():
 	}
 	s.at = time.Now().UnixMilli()
 	h.add(s)
 	return ctx.Err()
+}
+
+// looks are the times at which a follower had caught up. It sees commits at these only, so what was
+// committed before the first and behind the last one must not count with the time around them.
+type looks struct {
+	n           int
+	first, last time.Time
+	before      int64 // changes up to the first
+	seen        int64 // and up to the last
+}
+
+func (l *looks) add(seen int64) {
+	if l.n++; l.n == 1 {
+		l.first, l.before = time.Now(), seen
+	}
+	l.last, l.seen = time.Now(), seen
+}
+
+// span returns the time that all changes stand for; took is that of the watch.
+func (l *looks) span(took time.Duration) time.Duration {
+	if l.n < 3 || l.seen == l.before { // too few to tell
+		return took
+	}
+	return time.Duration(float64(l.last.Sub(l.first)) * float64(l.seen) / float64(l.seen-l.before))
 }
 
 // errSlotFull says that no more is read for a slot.

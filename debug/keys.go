@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -122,6 +123,7 @@ type row struct {
 	Expires int64   `json:"expires,omitempty"`
 	Deleted bool    `json:"deleted,omitempty"`
 	Latest  bool    `json:"onlyLatest,omitempty"`
+	By      int64   `json:"by,omitempty"` // of the history: committed before that time
 }
 
 func rowOf(item *brock.Item) row {
@@ -239,7 +241,29 @@ func (h *handler) history(r *http.Request) (any, error) {
 		}
 		return nil
 	})
+	for i := range p.Versions {
+		p.Versions[i].By = h.committedBy(p.Versions[i].Version, time.Now())
+	}
 	return p, err
+}
+
+// clockDays is how far back the time of a version is looked for.
+const clockDays = 3650
+
+// committedBy returns the first time, in milliseconds since 1970, of which the store knows that a
+// version was committed before it. It is exact to a second, as far as the store has noted times; 0 is
+// for a version that is newer than all of these, or of another clock.
+func (h *handler) committedBy(version uint64, now time.Time) int64 {
+	isKnown := func(seconds int) bool { // of a time so long ago
+		v, err := h.db.VersionAt(now.Add(-time.Duration(seconds) * time.Second))
+		return err == nil && v >= version
+	}
+	// VersionAt rises with the time: the longest time ago at which it has come to the version.
+	first := sort.Search(clockDays*86400, func(seconds int) bool { return !isKnown(seconds + 1) })
+	if first == 0 {
+		return 0
+	}
+	return now.Add(-time.Duration(first) * time.Second).UnixMilli()
 }
 
 var errHidden = errors.New("values are hidden: the program that serves this page has not given debug.Values")

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brockdb/brock"
@@ -89,6 +90,33 @@ func TestPageOfLargeKeysIsBounded(t *testing.T) {
 	if fmt.Sprint(got) != "[0 1 2 3 4]" || pages != 3 {
 		t.Errorf("%v in %d pages", got, pages)
 	}
+}
+
+// What the store has noted of times tells by when a version was committed.
+func TestHistoryHasTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openStore(t, brock.Options{InMemory: true, KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: math.MaxInt64}}})
+		for i := range 3 {
+			set(t, db, "k", fmt.Sprint(i))
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+		}
+		set(t, db, "k", "new") // no time is noted of it
+		var p struct {
+			Versions []struct{ Version, By int64 }
+		}
+		need(t, debug.Handler(db), "history?key="+b64("k"), &p)
+		if len(p.Versions) != 4 || p.Versions[0].By != 0 {
+			t.Fatalf("%+v", p.Versions)
+		}
+		for i, v := range p.Versions[1:] {
+			if off := time.UnixMilli(v.By).Sub(time.Now().Add(-time.Duration(i+1) * time.Hour)); off < 0 || off > 2*time.Second {
+				t.Errorf("version %d: by %v, %v after its commit", v.Version, time.UnixMilli(v.By), off)
+			}
+		}
+	})
 }
 
 func TestHistoryIsPaged(t *testing.T) {

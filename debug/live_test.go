@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,6 +80,151 @@ func TestLiveTellsRatesUnderLoad(t *testing.T) {
 		})
 		leave()
 	}
+}
+
+// Under load, what the page tells of a time adds up to what was done in it: commits, reads, conflicts by
+// key, and writes by ranges of keys. Latencies are those that callers see.
+func TestNumbersAddUpUnderLoad(t *testing.T) {
+	t.Parallel()
+	log := debug.NewLog()
+	db := openStore(t, brock.Options{Durability: brock.Buffered, Events: log.Events(brock.Events{})})
+	hot := makeKeyspace(t, db, "hot")
+	h := debug.Handler(db, debug.Events(log))
+	server := mount(t, h)
+	var state struct {
+		At        int64
+		Metrics   map[string]float64
+		Latencies map[string]struct {
+			Count          int64
+			Mean, P50, P99 float64
+		}
+	}
+	live, _ := look(t, server, "live")
+	await(t, live, "state", func(data json.RawMessage) bool { return json.Unmarshal(data, &state) == nil })
+	heat, _ := look(t, server, "heat?ks="+b64("hot"))
+	await(t, heat, "grid", func(json.RawMessage) bool { return true })
+	before := state
+	time.Sleep(300 * time.Millisecond) // the Watch of the heat map has begun
+
+	var commits, conflicts, reads, writes atomic.Int64
+	var took []time.Duration // of commits of one goroutine
+	var done sync.WaitGroup
+	end := time.Now().Add(5 * time.Second)
+	work := func(fn func(i int) error) {
+		done.Go(func() {
+			for i := 0; time.Now().Before(end); i++ {
+				if err := fn(i); err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	work(func(i int) error {
+		txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true})
+		if err != nil {
+			return err
+		}
+		if err := txn.In(hot).Set(fmt.Appendf(nil, "k%06d", i), make([]byte, 100)); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err = txn.Commit(); err == nil {
+			took = append(took, time.Since(began))
+			commits.Add(1)
+			writes.Add(1)
+		}
+		return err
+	})
+	for n := range 2 {
+		work(func(i int) error {
+			err := log.NoteConflict(db.UpdateContext(t.Context(), brock.TxnOptions{Retries: -1}, func(txn *brock.Txn) error {
+				_, _ = txn.Get([]byte("contended"))
+				reads.Add(1)
+				time.Sleep(time.Millisecond)
+				return txn.Set([]byte("contended"), fmt.Append(nil, n, i))
+			}))
+			if errors.Is(err, brock.ErrConflict) {
+				conflicts.Add(1)
+				return nil
+			}
+			commits.Add(1)
+			return err
+		})
+	}
+	done.Wait()
+
+	near := func(what string, got float64, want int64, share float64) {
+		t.Helper()
+		if want == 0 || math.Abs(got-float64(want)) > share*float64(want) {
+			t.Errorf("%s: %.1f, want %d within %.0f %%", what, got, want, 100*share)
+		}
+	}
+	var sum struct{ commits, reads, conflicts float64 }
+	at := before.At
+	await(t, live, "points", func(data json.RawMessage) bool {
+		var points []struct {
+			At                        int64
+			Commits, Reads, Conflicts float64
+		}
+		if err := json.Unmarshal(data, &points); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range points {
+			seconds := float64(p.At-at) / 1000
+			at = p.At
+			sum.commits += p.Commits * seconds
+			sum.reads += p.Reads * seconds
+			sum.conflicts += p.Conflicts * seconds
+		}
+		return points[len(points)-1].At > time.Now().UnixMilli()-200 && points[len(points)-1].Commits == 0
+	})
+	near("commits of all points", sum.commits, commits.Load(), 0.03)
+	near("reads of all points", sum.reads, reads.Load(), 0.03)
+	near("conflicts of all points", sum.conflicts, conflicts.Load(), 0.03)
+
+	var events struct {
+		Conflicts []struct {
+			Key   string
+			Count int64
+		}
+	}
+	need(t, h, "events", &events)
+	if len(events.Conflicts) != 1 || unb64(t, events.Conflicts[0].Key) != "contended" || events.Conflicts[0].Count != conflicts.Load() {
+		t.Errorf("conflicts %+v, want %d", events.Conflicts, conflicts.Load())
+	}
+
+	need(t, h, "state", &state)
+	slices.Sort(took)
+	l := state.Latencies["commit_latency"]
+	if state.Metrics["conflicts"] != float64(conflicts.Load()) || l.Count < commits.Load() {
+		t.Errorf("%v conflicts, want %d; latencies of %d commits, want at least %d", state.Metrics["conflicts"], conflicts.Load(), l.Count, commits.Load())
+	}
+	// Others commit, too, and a busy machine stops a caller behind a commit: only the size is compared.
+	if middle := took[len(took)/2].Seconds(); l.P50 > 4*middle || l.P50 < middle/8 || l.P99 > 2*took[len(took)-1].Seconds()+0.1 || l.Mean <= 0 {
+		t.Errorf("latencies %+v, a caller has seen a median of %v", l, middle)
+	}
+
+	var seen, rows float64
+	await(t, heat, "columns", func(data json.RawMessage) bool {
+		var columns []struct {
+			Total float64
+			Rows  []float64
+		}
+		if err := json.Unmarshal(data, &columns); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range columns {
+			seen += c.Total * 2 // seconds of a column
+			for _, r := range c.Rows {
+				rows += r * 2
+			}
+		}
+		return columns[len(columns)-1].Total == 0
+	})
+	near("writes of all columns", seen, writes.Load(), 0.1)
+	near("writes of all rows", rows, writes.Load(), 0.2)
 }
 
 func TestHeatShowsWhereWritesGo(t *testing.T) {
@@ -155,6 +303,50 @@ func TestHeatShowsWhereWritesGo(t *testing.T) {
 	})
 	if n := db.Metrics().Tree.WatchesRefused; n != 0 {
 		t.Errorf("%d Watches were refused: the page must not look like a slow consumer", n)
+	}
+}
+
+// A follower watches a part of the time only, and its rates are right all the same.
+func TestHeatOfAFollower(t *testing.T) {
+	t.Parallel()
+	writer := openStore(t, brock.Options{Durability: brock.Buffered})
+	set(t, writer, "k", "v")
+	db := openStore(t, brock.Options{Dir: writer.Options().Dir, Mode: brock.Follow})
+	server := mount(t, debug.Handler(db))
+	var written atomic.Int64
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			if err := writer.Set(fmt.Appendf(nil, "k%04d", i%1000), nil); err != nil {
+				t.Error(err)
+				return
+			}
+			written.Add(1)
+		}
+	})
+	defer func() { close(stop); done.Wait() }()
+	events, _ := look(t, server, "heat")
+	began, before, n, sum := time.Now(), written.Load(), 0, 0.0
+	await(t, events, "columns", func(data json.RawMessage) bool {
+		var columns []struct{ Total float64 }
+		if err := json.Unmarshal(data, &columns); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range columns {
+			sum += c.Total
+			n++
+		}
+		return n >= 3
+	})
+	rate, want := sum/float64(n), float64(written.Load()-before)/time.Since(began).Seconds()
+	if rate < want*0.6 || rate > want*1.4 {
+		t.Errorf("%.0f writes a second, want %.0f", rate, want)
 	}
 }
 

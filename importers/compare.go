@@ -50,7 +50,7 @@ const (
 // Compare reads all pairs of the source and of the store, both in the order of their keys, and returns
 // how they differ, and ErrDiffers if they do. Neither is changed; the store may be open elsewhere. Pairs
 // that have expired count as deleted. Options.History compares all versions. What the library of the
-// source needs to write goes to os.TempDir.
+// source needs to write goes to os.TempDir. With Options.Keyspace, other keyspaces don't matter.
 func Compare(ctx context.Context, o Options) (_ *Compared, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func Compare(ctx context.Context, o Options) (_ *Compared, err error) {
 	if i.total, err = sizeOf(&o); err != nil {
 		return nil, err
 	}
-	c := comparing{source: src, db: db, history: o.History, report: i.report}
+	c := comparing{source: src, db: db, history: o.History, only: o.Keyspace != "", report: i.report}
 	err = c.run(ctx)
 	return &c.Compared, err
 }
@@ -91,6 +91,7 @@ type comparing struct {
 	source  source
 	db      *brock.DB
 	history bool
+	only    bool // the keyspaces of the source; others may have anything
 	report  func(step string, done int64)
 }
 
@@ -117,6 +118,9 @@ func (c *comparing) run(ctx context.Context) error {
 				return err
 			}
 		}
+		if c.only {
+			return nil
+		}
 		if !hasDefault {
 			if _, err := txn.First(nil, nil); !errors.Is(err, brock.ErrKeyNotFound) {
 				c.differ("", nil, "has pairs, and the source has none")
@@ -126,6 +130,9 @@ func (c *comparing) run(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if c.only {
+		clear(there)
 	}
 	for name := range there {
 		c.differ(name, nil, notInSource)

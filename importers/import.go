@@ -12,7 +12,7 @@ import (
 // Import writes the pairs of a source to a new store, and then compares the two, pair by pair. When it
 // returns nil, the store is whole, closed and durable.
 //
-// The store must be empty or not exist. If the process ends before, or ctx does, the store stays
+// The store must be empty or not exist, unless Options.Keyspace is set. If the process ends before, or ctx does, the store stays
 // unfinished, with a directory beside it (WorkSuffix): Import with the same options goes on where it
 // was. An import that fails before it has written anything leaves nothing.
 //
@@ -82,8 +82,9 @@ func (i *importing) run(ctx context.Context) (err error) {
 	if i.db, err = brock.OpenContext(ctx, i.storeOptions()); err != nil {
 		return err
 	}
+	found := i.db.Version()
 	defer func() {
-		i.vain = i.vain && i.db.Version() == 0
+		i.vain = i.vain && i.db.Version() == found
 		err = errors.Join(err, i.db.Close())
 	}()
 	if i.History {
@@ -97,7 +98,7 @@ func (i *importing) run(ctx context.Context) (err error) {
 	if !i.work.resumed {
 		i.total = i.summary.Bytes // it is known now
 	}
-	c := comparing{source: i.source, db: i.db, history: i.History, report: i.report}
+	c := comparing{source: i.source, db: i.db, history: i.History, only: i.Keyspace != "", report: i.report}
 	err = c.run(ctx)
 	i.summary.Version, i.summary.Compared = i.db.Version(), c.Compared
 	return err

@@ -1,15 +1,22 @@
 package importers
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	pebble1 "github.com/cockroachdb/pebble"
 	pebble2 "github.com/cockroachdb/pebble/v2"
+	badger3 "github.com/dgraph-io/badger/v3"
+	options3 "github.com/dgraph-io/badger/v3/options"
 	"github.com/dgraph-io/badger/v4"
+	options4 "github.com/dgraph-io/badger/v4/options"
 	"github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/comparer"
 	"github.com/syndtr/goleveldb/leveldb/opt"
@@ -44,7 +51,7 @@ func TestOtherOrder(t *testing.T) {
 	db, err := leveldb.OpenFile(level, &opt.Options{Comparer: other{comparer.DefaultComparer}})
 	fatal(t, err)
 	fatal(t, db.Put([]byte("k"), nil, nil), db.Close())
-	refusedKind(t, LevelDB, level, "another order")
+	refusedKind(t, LevelDB, level, "its keys have an order of their own, and only the order of bytes is known: mismatch: want 'leveldb.BytewiseComparator', got 'another order'")
 
 	ordered := *pebble2.DefaultComparer
 	ordered.Name = "another order"
@@ -164,4 +171,73 @@ func TestOldBadger(t *testing.T) {
 	before := hashFiles(t, source)
 	refusedKind(t, Badger4, source, "version")
 	unchanged(t, source, before)
+}
+
+// TestPebbleFormats: stores of each format that either version of Pebble writes are read.
+func TestPebbleFormats(t *testing.T) {
+	dir := t.TempDir()
+	want := one(levelPairs)
+	check := func(name string) {
+		t.Helper()
+		o := Options{Peer: Pebble, Source: filepath.Join(dir, name), Store: brock.Options{Dir: filepath.Join(dir, name+"-store")}}
+		imports(t, o)
+		wantNewest(t, o.Store.Dir, want)
+	}
+	write := func(set func(key, value []byte) error, del func(key []byte) error) (err error) {
+		for _, p := range levelPairs.pairs {
+			if p.deleted {
+				err = errors.Join(err, del(p.key))
+			} else {
+				err = errors.Join(err, set(p.key, p.value))
+			}
+		}
+		return err
+	}
+	for v := pebble1.FormatMostCompatible; v <= pebble1.FormatNewest; v++ {
+		name := fmt.Sprintf("one-%d", v)
+		db, err := pebble1.Open(filepath.Join(dir, name), &pebble1.Options{Logger: quiet{}, MemTableSize: 256 << 10, FormatMajorVersion: v})
+		fatal(t, err)
+		fatal(t, write(func(k, v []byte) error { return db.Set(k, v, pebble1.NoSync) }, func(k []byte) error { return db.Delete(k, pebble1.NoSync) }), db.Close())
+		check(name)
+	}
+	for v := pebble2.FormatMinSupported; v <= pebble2.FormatNewest; v++ {
+		name := fmt.Sprintf("two-%d", v)
+		db, err := pebble2.Open(filepath.Join(dir, name), &pebble2.Options{Logger: quiet{}, MemTableSize: 256 << 10, FormatMajorVersion: v})
+		fatal(t, err)
+		fatal(t, write(func(k, v []byte) error { return db.Set(k, v, pebble2.NoSync) }, func(k []byte) error { return db.Delete(k, pebble2.NoSync) }), db.Close())
+		check(name)
+	}
+}
+
+// TestZstdAndKey: what Badger 3 and 4 compress by Zstandard and encrypt under several data keys is read.
+func TestZstdAndKey(t *testing.T) {
+	dir := t.TempDir()
+	key := bytes.Repeat([]byte("key "), 8)
+	r := plainPairs(32<<10, false)
+	three, four := filepath.Join(dir, "badger3"), filepath.Join(dir, "badger4")
+	db3, err := badger3.OpenManaged(badger3.DefaultOptions(three).WithLogger(nil).WithMemTableSize(1 << 20).WithValueThreshold(1024).WithIndexCacheSize(1 << 20).
+		WithEncryptionKey(key).WithEncryptionKeyRotationDuration(time.Nanosecond).WithCompression(options3.ZSTD))
+	fatal(t, err)
+	db4, err := badger.OpenManaged(badger.DefaultOptions(four).WithLogger(nil).WithMemTableSize(1 << 20).WithValueThreshold(1024).WithIndexCacheSize(1 << 20).
+		WithEncryptionKey(key).WithEncryptionKeyRotationDuration(time.Nanosecond).WithCompression(options4.ZSTD))
+	fatal(t, err)
+	for i, p := range r.pairs {
+		txn3, txn4 := db3.NewTransactionAt(math.MaxUint64, true), db4.NewTransactionAt(math.MaxUint64, true)
+		if p.deleted {
+			fatal(t, txn3.Delete(p.key), txn4.Delete(p.key))
+		} else {
+			fatal(t, txn3.Set(p.key, p.value), txn4.Set(p.key, p.value))
+		}
+		fatal(t, txn3.CommitAt(uint64(i+1), nil), txn4.CommitAt(uint64(i+1), nil))
+	}
+	fatal(t, db3.Close(), db4.Close())
+	for peer, source := range map[Peer]string{Badger3: three, Badger4: four} {
+		o := Options{Peer: peer, Source: source, SourceKey: key, Store: brock.Options{Dir: source + "-store"}}
+		imports(t, o)
+		wantNewest(t, o.Store.Dir, one(r))
+		o.SourceKey, o.Store.Dir = nil, source+"-none"
+		if _, err := Import(t.Context(), o); !errors.Is(err, ErrSource) {
+			t.Errorf("%s without its key: %v", peer, err)
+		}
+	}
 }

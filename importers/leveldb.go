@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/syndtr/goleveldb/leveldb"
+	levelerrors "github.com/syndtr/goleveldb/leveldb/errors"
 	"github.com/syndtr/goleveldb/leveldb/iterator"
 	"github.com/syndtr/goleveldb/leveldb/opt"
 	"github.com/syndtr/goleveldb/leveldb/storage"
@@ -43,6 +44,12 @@ func openLevel(path, staged string) (_ source, err error) {
 		// goleveldb can't open a store read-only that has two journals.
 		if again := s.openOverlay(staged, o); again == nil {
 			err = nil
+		}
+	}
+	var damage *levelerrors.ErrCorrupted
+	if errors.As(err, &damage) {
+		if m, ok := damage.Err.(*leveldb.ErrManifestCorrupted); ok && m.Field == "comparer" {
+			err = fmt.Errorf("%s %w: its keys have an order of their own, and only the order of bytes is known: %s", path, ErrSource, m.Reason)
 		}
 	}
 	if err != nil {

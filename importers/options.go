@@ -1,6 +1,7 @@
 package importers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -20,8 +21,13 @@ type Options struct {
 	// Without it, the newest pair of each key is written once.
 	History bool
 
+	// Keyspace gets the pairs, in place of the default keyspace. The store may have other keyspaces by
+	// then, and pairs in them, but this one must be empty. It goes neither with bbolt, whose buckets
+	// become keyspaces, nor with History: to make a keyspace takes a version, which the source may have.
+	Keyspace string
+
 	// Store has Dir, and may have ValueDir, Keys and MemoryLimit. Its other fields are set by the
-	// import: it is durable, keeps all versions, and must be new.
+	// import: it is durable, keeps all versions, and must be new, unless Keyspace is set.
 	Store brock.Options
 
 	// Progress is called now and then, by one goroutine; nil is nobody.
@@ -58,6 +64,10 @@ func (o *Options) validate() error {
 		return errNoHistory
 	case (o.SourceValueDir != "" || o.SourceKey != nil) && !badger:
 		return fmt.Errorf("%w: a value directory or a key is for Badger only", ErrUsage)
+	case o.Keyspace != "" && o.History:
+		return fmt.Errorf("%w: history comes into the default keyspace only", ErrUsage)
+	case o.Keyspace != "" && o.Peer == Bbolt:
+		return fmt.Errorf("%w: buckets of bbolt become keyspaces of their own names", ErrUsage)
 	}
 	switch len(o.SourceKey) {
 	case 0, 16, 24, 32:
@@ -68,6 +78,24 @@ func (o *Options) validate() error {
 
 // open opens the source; staged is the place for its stand-in.
 func (o *Options) open(staged string) (source, error) {
+	s, err := o.openPeer(staged)
+	if err == nil && o.Keyspace != "" {
+		s = namedSource{s, o.Keyspace}
+	}
+	return s, err
+}
+
+// namedSource is a source of one part, with another name.
+type namedSource struct {
+	source
+	name string
+}
+
+func (s namedSource) spaces(context.Context) ([]space, error) {
+	return []space{{name: s.name, path: s.name}}, nil
+}
+
+func (o *Options) openPeer(staged string) (source, error) {
 	switch o.Peer {
 	case Bbolt:
 		return openBolt(o.Source)

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/brockdb/brock"
 )
 
 // WorkSuffix is added to the directory of a store for the directory of an import that is not
@@ -25,10 +27,11 @@ type work struct {
 
 // plan is what an unfinished import notes of itself: only the same import may go on.
 type plan struct {
-	Peer    Peer   `json:"peer"`
-	Source  string `json:"source"`
-	History bool   `json:"history"`
-	State   string `json:"state"` // a checksum of the names, sizes and times of the source's files
+	Peer     Peer   `json:"peer"`
+	Source   string `json:"source"`
+	History  bool   `json:"history"`
+	Keyspace []byte `json:"keyspace,omitempty"`
+	State    string `json:"state"` // a checksum of the names, sizes and times of the source's files
 }
 
 const planFile = "plan.json"
@@ -78,6 +81,14 @@ func (w *work) claim(o *Options, p *plan) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
+	if o.Keyspace != "" {
+		if err := checkKeyspace(o); !errors.Is(err, brock.ErrNotExist) {
+			if err == nil {
+				err = writeSynced(path, text)
+			}
+			return err
+		}
+	}
 	for _, dir := range []string{o.Store.Dir, o.Store.ValueDir} {
 		entries, err := os.ReadDir(dir)
 		if len(entries) > 0 {
@@ -88,6 +99,27 @@ func (w *work) claim(o *Options, p *plan) error {
 		}
 	}
 	return writeSynced(path, text)
+}
+
+// checkKeyspace returns nil if there is a store, and nothing in the keyspace; ErrNotExist without a store.
+func checkKeyspace(o *Options) (err error) {
+	s := o.storeOptions()
+	s.Mode, s.MustExist = brock.ReadOnly, true
+	db, err := brock.Open(s)
+	if err != nil {
+		return err
+	}
+	defer cleanup(&err, db.Close)
+	for ks := range db.Keyspaces() {
+		if ks.Name() != o.Keyspace {
+			continue
+		}
+		err := ks.View(func(txn *brock.Txn) error { _, err := txn.First(nil, nil); return err })
+		if !errors.Is(err, brock.ErrKeyNotFound) {
+			return errors.Join(fmt.Errorf("keyspace %.300q of %s %w, and has no unfinished import", o.Keyspace, o.Store.Dir, ErrNotEmpty), err)
+		}
+	}
+	return nil
 }
 
 // writeSynced writes a file whole or not at all.
@@ -134,7 +166,7 @@ func planOf(o *Options) (*plan, error) {
 		}
 		fmt.Fprintf(sum, "%q %d %d\n", file, info.Size(), info.ModTime().UnixNano())
 	}
-	return &plan{o.Peer, path, o.History, hex.EncodeToString(sum.Sum(nil))}, nil
+	return &plan{o.Peer, path, o.History, []byte(o.Keyspace), hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // end removes the directory, with all that is in it.

@@ -52,6 +52,7 @@ type dumping struct {
 	work    *progress.Work
 	written int64
 	full    bool // each pair with its keyspace and version
+	every   bool // all versions of each key
 }
 
 // write writes to a new file, or to standard output. Of a dump that fails no file is left.
@@ -85,6 +86,9 @@ func (d *dumping) run(s *readable, to io.Writer) error {
 
 // all writes the keyspaces that were asked for: a section for each but the default one.
 func (d *dumping) all(db *brock.DB, txn *brock.Txn, w pairs.Writer) error {
+	if d.every {
+		return d.history(db, txn, w)
+	}
 	if d.only != nil {
 		ks, err := keyspaceFlag{*d.only}.find(db)
 		if err != nil {

@@ -21,6 +21,7 @@ type importCommand struct {
 	SourceValueDir string `help:"Directory of Badger's value log, if it has one of its own." placeholder:"DIR"`
 	SourceKeyFile  string `help:"File with the key of an encrypted store of Badger, as its own tool takes it." placeholder:"FILE"`
 	History        bool   `help:"All versions and deletes of Badger under their own versions, not only the newest pairs. It takes the disk space of all versions once more meanwhile."`
+	Keyspace       string `help:"Keyspace for the pairs, in place of the default one. The store may have others by then, but no pairs in this one. Neither of bbolt, whose buckets become keyspaces, nor with --history." placeholder:"NAME"`
 	Verify         bool   `help:"Import nothing: compare source and store, pair by pair."`
 }
 
@@ -31,7 +32,7 @@ func (c *importCommand) Run(a *app) error {
 	if c.Verify {
 		command = "compare"
 	}
-	args := flags(command, "--source-value-dir", c.SourceValueDir, "--source-key-file", c.SourceKeyFile)
+	args := flags(command, "--source-value-dir", c.SourceValueDir, "--source-key-file", c.SourceKeyFile, "--keyspace", c.Keyspace)
 	if c.History {
 		args = append(args, "--history")
 	}

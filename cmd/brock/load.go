@@ -29,7 +29,8 @@ type loadCommand struct {
 	keyspaceFlag
 	Path string `arg:"" help:"A .jsonl, .csv or .tsv file, a directory, or - for standard input. Tables have the columns key and value, or keys in their first column. Of a directory, paths become keys and contents values. A dump or an export of all keyspaces creates those that are missing."`
 	inputFlags
-	Sorted bool `help:"The keys come in rising order of their bytes, each once, as in a dump. Faster, and atomic: all pairs of a keyspace are stored, or none."`
+	Sorted  bool `help:"The keys come in rising order of their bytes, each once, as in a dump. Faster, and atomic: all pairs of a keyspace are stored, or none."`
+	History bool `help:"The lines are of export --history: each version becomes a commit with its number. The store must be new. History of the default keyspace stays only while the store is opened with KeyspaceDefaults.Versions."`
 }
 
 // commitEvery is how long a pair that has come waits for its commit at most. A pipe may be slow.
@@ -43,6 +44,9 @@ func (c *loadCommand) Run(a *app) error {
 		return err
 	}
 	defer source.Close()
+	if c.History {
+		return c.loadHistory(a, source)
+	}
 	l := loading{Source: source, app: a, work: a.progress.Start("load", source.Bytes()), into: c.Keyspace, sorted: c.Sorted}
 	partly := false
 	err = c.make(a, func(db *brock.DB) error {
@@ -71,6 +75,21 @@ func (c *loadCommand) Run(a *app) error {
 		fmt.Fprintf(a.err, "the first line was stored as a pair, too; --header says that it names columns\n")
 	}
 	fmt.Fprintf(a.err, "%s stored\n", human.Things(l.stored, "pair"))
+	return nil
+}
+
+// loadHistory loads what export --history has written.
+func (c *loadCommand) loadHistory(a *app, source pairs.Source) error {
+	if c.Keyspace != "" || c.Sorted || c.Key != "" {
+		return wrongUsage("--history goes with no --keyspace, --sorted or --key")
+	}
+	l := historyLoad{Source: source, app: a, work: a.progress.Start("load", source.Bytes())}
+	err := c.make(a, l.run)
+	l.work.End()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "%s stored\n", human.Things(l.stored, "version"))
 	return nil
 }
 
@@ -201,6 +220,9 @@ func (l *loading) add(p pairs.Pair, at pairs.Place) error {
 		}
 		l.part = l.at
 		return nil
+	}
+	if p.Deleted {
+		return at.Refuse("a delete is no pair: load the file with --history")
 	}
 	name := l.part
 	if p.Keyspace != nil {

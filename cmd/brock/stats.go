@@ -23,6 +23,7 @@ type statsCommand struct {
 	keyFlag
 	Recover  bool          `help:"If the journal or MANIFEST is damaged, show what was committed before the damage. Not with --watch."`
 	JSON     bool          `help:"Print JSON."`
+	EachFile bool          `help:"List each file that data is in: how much of it is dead, and of a run its tier, entries and versions." name:"files"`
 	Watch    bool          `help:"Show rates, latencies, files, stalls and pins, again and again. A store is opened as a program opens it, so that its background work is done, and shown. If another process has it open, it is followed: shown are its commits and files, and not what only that process counts."`
 	Interval time.Duration `default:"1s" help:"Time between two screens."`
 	Count    int           `help:"End after this many screens; 0 = at an interrupt."`
@@ -46,6 +47,21 @@ type stats struct {
 	OpenTime   time.Duration       `json:"openNanoseconds"`
 	Files      map[string]fileSums `json:"files"` // by kind
 	Keyspaces  []keyspaceStats     `json:"keyspaces,omitempty"`
+	EachFile   []fileStats         `json:"eachFile,omitempty"` // runs first, the newest first
+}
+
+// fileStats describes a file as brock.FileInfo does.
+type fileStats struct {
+	Name       string `json:"name"`
+	Kind       string `json:"kind"`
+	Use        string `json:"use"`
+	Bytes      int64  `json:"bytes"`
+	Dead       int64  `json:"dead,omitempty"`
+	Run        uint64 `json:"run,omitempty"`
+	Tier       string `json:"tier,omitempty"`
+	Entries    int64  `json:"entries,omitempty"`
+	MinVersion uint64 `json:"minVersion,omitempty"`
+	MaxVersion uint64 `json:"maxVersion,omitempty"`
 }
 
 // keyspaceStats describes a named keyspace; the sizes are estimates.
@@ -82,6 +98,15 @@ func (c *statsCommand) Run(a *app) error {
 			entries, bytes := ks.EstimateSize(nil, nil)
 			s.Keyspaces = append(s.Keyspaces, keyspaceStats{ks.Name(), entries, bytes, ks.Options()})
 		}
+		if c.EachFile {
+			files, err := brock.Files(db)
+			if err != nil {
+				return err
+			}
+			for _, f := range files {
+				s.EachFile = append(s.EachFile, fileStats(f))
+			}
+		}
 		return s.lookAtFiles()
 	})
 	if err != nil {
@@ -100,8 +125,8 @@ func (c *statsCommand) watch(a *app) error {
 	if c.Recover {
 		return wrongUsage("--watch opens the store for writing: it takes no --recover")
 	}
-	if c.JSON || c.Interval < 10*time.Millisecond || c.Count < 0 {
-		return wrongUsage("--watch needs an --interval of at least 10ms, no negative --count, and no --json")
+	if c.JSON || c.EachFile || c.Interval < 10*time.Millisecond || c.Count < 0 {
+		return wrongUsage("--watch needs an --interval of at least 10ms, no negative --count, and no --json or --files")
 	}
 	config := top.Config{Name: c.Dir, Interval: c.Interval, Count: c.Count, Out: a.out, Terminal: a.terminal}
 	if strings.HasPrefix(c.Dir, "http://") || strings.HasPrefix(c.Dir, "https://") {
@@ -191,4 +216,17 @@ func (s *stats) print(a *app) {
 		fmt.Fprintf(a.out, "disk       %s free\n", human.Bytes(s.FreeBytes))
 	}
 	fmt.Fprintf(a.out, "opened in  %s\n", human.Duration(s.OpenTime))
+	for _, f := range s.EachFile {
+		fmt.Fprintf(a.out, "%10s  %-10s %-10s %s", human.Bytes(f.Bytes), f.Name, f.Kind, f.Use)
+		if f.Dead > 0 {
+			fmt.Fprintf(a.out, ", %s dead", human.Bytes(f.Dead))
+		}
+		if f.Entries > 0 && f.Run == 0 {
+			fmt.Fprintf(a.out, ", %s", human.Things(f.Entries, "value"))
+		}
+		if f.Run > 0 {
+			fmt.Fprintf(a.out, ", %s run %d: %s, versions %d to %d", f.Tier, f.Run, human.Things(f.Entries, "entry"), f.MinVersion, f.MaxVersion)
+		}
+		fmt.Fprintln(a.out)
+	}
 }

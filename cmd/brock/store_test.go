@@ -303,6 +303,12 @@ func TestStats(t *testing.T) {
 	if out := must(t, "", "", "stats", dir); !strings.Contains(out, "151 in 1 run, 49 only in the journal") {
 		t.Error(out)
 	}
+	if err := json.Unmarshal([]byte(must(t, "", "", "stats", dir, "--json", "--files")), &s); err != nil || len(s.EachFile) < 2 || s.EachFile[0].Kind != "run" || s.EachFile[0].Entries != 151 {
+		t.Errorf("%v %+v", err, s.EachFile)
+	}
+	if out := must(t, "", "", "stats", dir, "--files"); !strings.Contains(out, ".run run ") || !strings.Contains(out, ": 151 entries, versions ") {
+		t.Error(out)
+	}
 }
 
 // TestStatsCountsFilesOnce: --value-dir may name the directory of the store.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,9 +15,6 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/debug"
-	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/version/layout"
 )
 
 type uiCommand struct {
@@ -52,7 +48,7 @@ func (c *uiCommand) serve(a *app, db *brock.DB) error {
 		name = full
 	}
 	// Verify is the only action that a follower can do.
-	options := []debug.Option{debug.Title(filepath.Base(name)), debug.Files(c.listFiles), debug.Actions()}
+	options := []debug.Option{debug.Title(filepath.Base(name)), debug.Actions()}
 	if !c.NoValues {
 		options = append(options, debug.Values())
 	}
@@ -96,51 +92,4 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.next.ServeHTTP(w, r)
-}
-
-// listFiles lists the files of the store with what the manifest says of them.
-func (s *store) listFiles(ctx context.Context) ([]debug.File, error) {
-	l, super, err := s.readLayout()
-	if err != nil {
-		return nil, err
-	}
-	use, dead := uses(s.Dir, l, super), deadBytes(l)
-	var files []debug.File
-	for _, dir := range storeDirs(s.Dir, s.ValueDir) {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			info, err := e.Info()
-			if err != nil || !info.Mode().IsRegular() {
-				continue // it is gone, or not a file of ours
-			}
-			f := debug.File{Name: e.Name(), Kind: "other", Bytes: info.Size(), Time: info.ModTime().UnixMilli()}
-			if n, ok := filename.Parse(e.Name()); ok {
-				f.About = use(n)
-				switch n.Kind {
-				case filename.Run, filename.Value, filename.Journal, filename.Forwarding:
-					f.Kind = n.Kind.String()
-				}
-				if n.Kind == filename.Value || n.Kind == filename.Journal {
-					f.Dead = min(dead[n.Number], f.Bytes)
-				}
-			}
-			files = append(files, f)
-		}
-	}
-	return files, nil
-}
-
-// deadBytes returns the dead bytes of each segment.
-func deadBytes(l *layout.Layout) map[entry.FileNum]int64 {
-	dead := make(map[entry.FileNum]int64)
-	for _, s := range l.Segments() {
-		dead[s.Num] = int64(s.DeadBytes())
-	}
-	return dead
 }

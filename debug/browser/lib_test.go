@@ -29,7 +29,7 @@ func (tb *tab) script(body string) {
 func TestNumbersHaveUnits(t *testing.T) {
 	tb := open(t, debug.Handler(openStore(t, brock.Options{InMemory: true})), desk)
 	tb.script(`
-		const plain = text => text.replace(/[\u00a0\u2009]/g, '_');
+		const plain = text => text.replace(/[\u00a0\u202f]/g, '_');
 		for (const [n, want] of [[0, '0_B'], [999, '999_B'], [1000, '1.00_kB'], [12345, '12.3_kB'], [999499, '999_kB'], [999500, '1.00_MB'], [1.5e9, '1.50_GB'], [2e15, '2.00_PB'], [3e18, '3000_PB'], [NaN, '–']]) equal('bytes ' + n, plain(lib.bytes(n)), want);
 		for (const [n, want] of [[0, '0'], [7, '7'], [0.25, '0.3'], [1234, '1_234'], [123456, '123_456'], [1234567, '1.23_M'], [5e9, '5.00_G'], [Infinity, '–']]) equal('count ' + n, plain(lib.count(n)), want);
 		for (const [n, want] of [[0, '0_s'], [5e-9, '5.00_ns'], [0.0000123, '12.3_µs'], [0.25, '250_ms'], [1, '1.00_s'], [59.9, '59.9_s'], [61, '1_min 1_s'], [3600, '1_h'], [5400, '1_h 30_min'], [2592000, '30_d'], [90000, '1_d 1_h']]) equal('duration ' + n, plain(lib.duration(n)), want);
@@ -109,7 +109,7 @@ func TestFindings(t *testing.T) {
 		const says = (metrics, more = {}) => findings({ ...more, metrics: { ...calm, ...metrics } }).map(f => f.kind + ' ' + f.text).join(' ').replace(/\u00a0/g, ' ');
 		equal('calm', says({}), '');
 		equal('stopped', says({}, { stopped: 'fsync failed' }), 'bad Writes have stopped.');
-		equal('loss', says({}, { loss: { version: 1234, damage: 'x' } }).replace('\u2009', ' '), 'bad What was committed after version 1 234 is left out.');
+		equal('loss', says({}, { loss: { version: 1234, damage: 'x' } }).replace('\u202f', ' '), 'bad What was committed after version 1 234 is left out.');
 		equal('damage', says({ damaged_places: 2 }), 'bad 2 damaged places found at rest.');
 		equal('full', says({ disk_free: 1000 }), 'bad The disk is full.');
 		equal('nearly full', says({ disk_free: 3e8 }), 'warn Only 300 MB of disk are left.');

@@ -53,6 +53,7 @@ func openShop(t *testing.T, o brock.Options) *shop {
 	o.Events = s.log.Events(brock.Events{})
 	o.Durability = brock.Buffered
 	o.Tuning = brock.Tuning{SegmentSize: 2 << 20}
+	o.Maintenance.GarbageRatio = 0.9 // garbage stays, so that it can be seen
 	s.db = openStore(t, o)
 	random := rand.New(rand.NewPCG(1, 2))
 	fill := func(name string, n, size int, key func(i int) string, o brock.KeyspaceOptions) *brock.Keyspace {
@@ -84,6 +85,12 @@ func openShop(t *testing.T, o brock.Options) *shop {
 	}
 	must(t, users.Set([]byte("user/00043"), []byte("\x08\x96\x01\x12\x07testing\x00\xff")))
 	must(t, s.db.Flush(t.Context()))
+	blobs, err := s.db.Keyspace("blobs")
+	must(t, err)
+	for i := range 12 { // garbage in files that stay
+		must(t, blobs.Set(fmt.Appendf(nil, "image/%03d.png", i*5), make([]byte, 50000)))
+	}
+	must(t, s.db.Compact(t.Context()))
 	return s
 }
 
@@ -145,9 +152,4 @@ func (s *shop) load(t *testing.T) {
 		})
 	})
 	t.Cleanup(func() { close(stop); done.Wait() })
-}
-
-// listOf makes a list of files an option.
-func listOf(files func() []debug.File) func(context.Context) ([]debug.File, error) {
-	return func(context.Context) ([]debug.File, error) { return files(), nil }
 }

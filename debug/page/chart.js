@@ -1,8 +1,8 @@
 // Small charts of the last minutes: lines over one axis, with what is at the pointer.
-import { h, s, tip, clock, duration, put } from './lib.js';
+import { h, s, tip, ago, clock, put } from './lib.js';
 
 const most = 300e3; // milliseconds that a chart shows, and at least
-const least = 60e3;
+const least = 30e3;
 const gap = 4000; // a longer time without a point is shown as one
 
 // chart draws the named fields of points. Options: title, fields [{name, label, kind}], format, note.
@@ -64,7 +64,7 @@ export class Chart {
       if (this.o.stacked) seen.forEach((p, i) => { base[i] += p[f.name]; });
     }
     parts.push(
-      s('text', { class: 'tick', x: 0, y: height - 3 }, `${duration(Math.round(span / 1000))} ago`),
+      s('text', { class: 'tick', x: 0, y: height - 3 }, ago(end - span, end)),
       s('text', { class: 'tick', x: width, y: height - 3, 'text-anchor': 'end' }, 'now'),
       high > 0 ? s('text', { class: 'tick halo', x: 0, y: 10 }, this.o.format(high)) : null);
     this.cursor = s('line', { class: 'cursor', y1: 0, y2: bottom, visibility: 'hidden' });

@@ -124,7 +124,7 @@ async function showKey(el, at, live, changed, back) {
       return;
     }
     const values = live.state && live.state.allowed.values;
-    const meta = all.some(v => v.meta), expires = all.some(v => v.expires);
+    const meta = all.some(v => v.meta), expires = all.some(v => v.expires), times = all.some(v => v.by);
     const pick = v => {
       picked = picked.includes(v) ? picked.filter(x => x !== v) : [...picked, v].slice(-2);
       for (const box of versions.querySelectorAll('input')) box.checked = picked.includes(Number(box.value));
@@ -133,9 +133,9 @@ async function showKey(el, at, live, changed, back) {
     };
     const compare = h('button', { type: 'button', class: 'quiet off', disabled: true, onclick: () => showDiff(value, ks, name, Math.min(...picked), Math.max(...picked)) }, 'Compare two');
     versions.replaceChildren(h('h3', {}, things(all.length, 'version') + (more ? ' and more' : '')),
-      h('table', { class: 'list' }, h('thead', {}, h('tr', {}, values && all.length > 1 ? h('th', {}) : null, h('th', { class: 'num' }, 'version'), h('th', { class: 'num' }, 'value'), meta ? h('th', { class: 'num' }, 'meta') : null, expires ? h('th', {}, 'expires') : null, h('th', {}))),
+      h('table', { class: 'list' }, h('thead', {}, h('tr', {}, values && all.length > 1 ? h('th', {}) : null, h('th', { class: 'num' }, 'version'), times ? h('th', { class: 'num', title: 'A commit has no time of its own: the store notes the time at each flush, compaction and the like' }, 'written before') : null, h('th', { class: 'num' }, 'value'), meta ? h('th', { class: 'num' }, 'meta') : null, expires ? h('th', {}, 'expires') : null, h('th', {}))),
         h('tbody', {}, all.map(v => h('tr', {}, values && all.length > 1 ? h('td', {}, v.deleted ? '' : h('input', { type: 'checkbox', value: v.version, 'aria-label': `compare version ${v.version}`, onchange: () => pick(v.version) })) : null,
-          h('td', { class: 'num' }, whole(v.version)), h('td', { class: 'num' }, v.deleted ? h('span', { class: 'chip' }, 'deleted') : bytes(v.size)), meta ? h('td', { class: 'num soft' }, v.meta ? `0x${v.meta.toString(16)}` : '') : null,
+          h('td', { class: 'num' }, whole(v.version)), times ? h('td', { class: 'num soft', title: v.by ? moment(v.by) : null }, v.by ? ago(v.by) : '–') : null, h('td', { class: 'num' }, v.deleted ? h('span', { class: 'chip' }, 'deleted') : bytes(v.size)), meta ? h('td', { class: 'num soft' }, v.meta ? `0x${v.meta.toString(16)}` : '') : null,
           expires ? h('td', { class: 'soft' }, v.expires ? (v.expires < Date.now() ? `expired ${ago(v.expires)}` : moment(v.expires)) : '') : null,
           h('td', { class: 'end' }, values && !v.deleted ? h('button', { type: 'button', class: 'quiet', onclick: () => showValue(value, ks, name, v.version, 0) }, 'Show') : ''))))),
       h('div', { class: 'acts' }, more ? h('button', { type: 'button', class: 'quiet', onclick: () => look(all[all.length - 1].version) }, 'Older') : null, values && all.length > 1 ? compare : null),

@@ -65,12 +65,12 @@ export function count(n) {
     return `${three(n)}${nbsp}${'kMGTP'[i]}`;
   }
   if (a !== 0 && a < 10 && n !== Math.round(n)) return n.toFixed(a < 0.1 ? 2 : 1);
-  return Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, '\u2009');
+  return Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, '\u202f');
 }
 
-// whole is an exact number, with thin spaces.
+// whole is an exact number, with thin spaces, which don't break.
 export function whole(n) {
-  return String(n).replace(/\B(?=(\d{3})+$)/g, '\u2009');
+  return String(n).replace(/\B(?=(\d{3})+$)/g, '\u202f');
 }
 
 export function duration(seconds) {

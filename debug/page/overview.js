@@ -2,13 +2,13 @@
 import { h, put, get, post, bytes, count, whole, duration, percent, ago, things, unbase, short, keyspaceName } from './lib.js';
 import { Chart } from './chart.js';
 import { Treemap } from './treemap.js';
-import { fileItems } from './files.js';
+import { fileItems, fileKey } from './files.js';
 
 export function open(main, _params, live) {
   const verdict = h('section', { class: 'verdict', 'aria-label': 'What to look at' });
   const large = card('Why so large?'), slow = card('Why slow?'), healthy = card('Is it healthy?');
-  const cards = h('div', { class: 'cards', hidden: !live.state }, large.el, slow.el, healthy.el);
-  main.append(verdict, cards);
+  const cards = h('div', { class: 'cards first', hidden: !live.state }, large.el, slow.el, healthy.el);
+  main.append(verdict, cards, glossary());
   const size = sizeCard(large), speed = speedCard(slow), health = healthCard(healthy, live);
   let files = null, shape = null, conflicts = [], timer = 0, over = false;
 
@@ -48,6 +48,28 @@ export function open(main, _params, live) {
   };
 }
 
+// glossary explains the words that are the store's own.
+function glossary() {
+  const words = [
+    ['entry', 'one version of one key, or a delete'],
+    ['version', 'the number of a commit; each commit has the next one'],
+    ['memtable', 'the newest entries, in memory; the journal has them, too'],
+    ['journal', 'the write-ahead log. Large values stay where it has put them'],
+    ['run', 'entries in the order of their keys, with small values: an SSTable'],
+    ['segment', 'a file of large values; runs point to them'],
+    ['flush', 'writes a memtable as a run'],
+    ['compaction', 'merges runs, and drops what nobody can read any more'],
+    ['collection', 'moves the live values out of a segment with garbage; a forwarding table leads to them'],
+    ['pinned', 'replaced, but an open transaction or Snapshot may still read it'],
+    ['change feed', 'files that stay so that Watch can tell what was committed'],
+    ['refused, retried', 'commits that lost a conflict: the program was told so, or Update ran again'],
+    ['throttled', 'writers wait because flushes or compactions are behind'],
+    ['p50, p99', 'half of the calls took less, 99 of 100 did. Off by a factor of two at most'],
+    ['scrub', 'reads all files now and then, and checks their checksums'],
+  ];
+  return h('details', { class: 'words' }, h('summary', {}, 'Words on this page'), h('dl', {}, words.map(([word, text]) => h('div', {}, h('dt', {}, word), h('dd', {}, text)))));
+}
+
 function card(title) {
   const body = h('div', { class: 'card-body' });
   return { el: h('section', { class: 'card' }, h('h2', {}, title), body), body };
@@ -83,8 +105,8 @@ export function findings(st) {
 // sizeCard says where the bytes are.
 function sizeCard({ body }) {
   const head = h('p', { class: 'big' }), bar = h('div', { class: 'stack' }), legend = h('div'), notes = h('ul', { class: 'notes' });
-  const mapBox = h('div', { class: 'map' });
-  body.append(head, bar, legend, h('h3', {}, h('a', { href: '#/files' }, 'The files')), mapBox, notes);
+  const mapBox = h('div', { class: 'map' }), mapKey = h('div');
+  body.append(head, bar, legend, h('h3', {}, h('a', { href: '#/files' }, 'The files ›')), mapBox, mapKey, notes);
   const map = new Treemap(mapBox, 150, 'Files by size');
   return (st, files, shape) => {
     const m = st.metrics, follows = st.mode !== 'ReadWrite';
@@ -92,17 +114,21 @@ function sizeCard({ body }) {
     const onDisk = files ? Math.max(files.total.bytes, tree) : tree + m.pinned_files;
     const expired = Math.min(m.expired, m.live);
     const dead = Math.min(m.dead, Math.max(0, tree - m.live));
+    const kept = follows && files && files.kinds.kept ? files.kinds.kept.bytes : m.pinned_files; // what its readers keep, only the writer knows
+    const rest = Math.max(0, onDisk - tree - kept), feed = files && files.kinds.feed ? files.kinds.feed.bytes : 0;
     const parts = [
-      { name: 'Live', help: 'entries need it', kind: 'live', size: m.live - expired },
-      { name: 'Expired', help: 'until a compaction removes it', kind: 'expired', size: expired },
-      { name: 'Dead', help: 'until a collection', kind: 'dead', size: dead },
-      { name: 'Replaced', help: 'and room ahead', kind: 'replaced', size: Math.max(0, m.run + m.segment - m.live - dead) },
-      { name: 'Forwarding', help: 'tables of moved values', kind: 'other', size: m.forwarding },
-      { name: 'Pinned', help: m.pinned_files > 0 ? `by ${where(st.pinnedBy)}` : 'only open readers need it', kind: 'pinned', size: m.pinned_files },
-      { name: follows ? 'Journal and rest' : 'Feed and rest', help: follows ? 'not flushed yet' : 'only Watch reads it', kind: 'feed', size: Math.max(0, onDisk - tree - m.pinned_files) },
+      { name: 'Live', help: 'needed, also by kept history', kind: 'live', size: m.live - expired },
+      { name: 'Expired', help: 'past its time to live', kind: 'expired', size: expired },
+      { name: 'Dead', help: 'large values nobody needs', kind: 'dead', size: dead },
+      { name: 'Replaced', help: 'overwritten, deleted; room ahead', kind: 'replaced', size: Math.max(0, m.run + m.segment - m.live - dead) },
+      { name: 'Forwarding', help: 'tables that lead to moved values', kind: 'other', size: m.forwarding },
+      follows ? { name: 'Leaving or new', help: 'kept for readers, or being written', kind: 'pinned', size: kept }
+        : { name: 'Pinned', help: kept > 0 ? `kept for ${where(st.pinnedBy)}` : 'only open readers need it', kind: 'pinned', size: kept },
+      { name: 'Change feed', help: 'only Watch reads it', kind: 'feed', size: Math.min(feed, rest) },
+      { name: follows ? 'Journal and rest' : 'Rest', help: follows ? 'not yet in runs; manifest, locks' : 'manifest, files that come or go', kind: 'rest', size: Math.max(0, rest - feed) },
     ];
     const sum = parts.reduce((a, p) => a + p.size, 0) || 1;
-    put(head, [bytes(onDisk), count(m.run_entries + m.memtable_entries)], () => [h('b', {}, bytes(onDisk)), h('span', {}, ` for ${things(m.run_entries + m.memtable_entries, 'entry', 'entries')}, versions and deletes counted`)]);
+    put(head, [bytes(onDisk), count(m.run_entries + m.memtable_entries)], () => [h('b', {}, bytes(onDisk)), h('span', {}, ` on disk, ${things(m.run_entries + m.memtable_entries, 'entry', 'entries')} `, h('small', { class: 'faint' }, '(old versions and deletes counted)'))]);
     const shown = parts.filter(p => p.size > 0);
     put(bar, shown.map(p => [p.kind, (p.size / sum).toFixed(3)]), () => shown.map(p => h('span', { class: `fill ${p.kind}`, vars: { 'flex-grow': p.size / sum }, title: `${p.name}: ${bytes(p.size)}` })));
     const none = parts.filter(p => !(p.size > 0));
@@ -110,7 +136,10 @@ function sizeCard({ body }) {
       h('th', { scope: 'row' }, h('i', { class: `swatch ${p.kind}` }), p.name, h('small', {}, p.help)),
       h('td', {}, bytes(p.size)), h('td', {}, percent(p.size / sum)))))),
     none.length ? h('p', { class: 'zero' }, 'None: ', none.map((p, i) => [i ? ', ' : '', h('span', { title: p.help }, p.name)])) : null]);
-    if (files) map.update(fileItems(files.files));
+    if (files) {
+      map.update(fileItems(files.files));
+      put(mapKey, files.kinds, () => fileKey(files));
+    }
     mapBox.classList.toggle('gone', !files || files.files.length === 0);
     const lines = [];
     if (m.pinned > 0) lines.push(['Pinned', `Version ${whole(m.pinned_version)} is still read by ${where(st.pinnedBy)}. ${m.pinned_time > 0 ? `What it reads was first replaced ${duration(m.pinned_time)} ago.` : 'Nothing that it reads was replaced.'}`, m.pinned_time > 60, st.pinnedBy]);
@@ -171,10 +200,12 @@ function speedCard({ body }) {
     new Chart({ title: 'Conflicts', fields: [{ name: 'conflicts', label: 'refused', kind: 'bad' }, { name: 'retries', label: 'retried', kind: 'c2' }], format: rate, least: 1 }),
     new Chart({ title: 'Writers throttled', fields: [{ name: 'stall', kind: 'bad' }], format: percent, least: 0.05, help: 'Share of the time' }),
     new Chart({ title: 'In files', fields: [{ name: 'files', label: 'all', kind: 'c2' }, { name: 'live', label: 'live', kind: 'c1' }], format: bytes }),
+    new Chart({ title: 'Memory', fields: [{ name: 'memory', kind: 'c4' }], format: bytes, help: 'What the store takes itself' }),
     new Chart({ title: 'Written to files', stacked: true, fields: [{ name: 'journal', label: 'journal', kind: 'c1' }, { name: 'flushed', label: 'flush', kind: 'c3' }, { name: 'compacted', label: 'compact', kind: 'c2' }, { name: 'collected', label: 'collect', kind: 'c4' }], format: flow }),
   ];
-  charts[8].el.classList.add('wide');
-  const own = new Set([0, 1, 2, 4, 5, 6, 8]); // of a follower these count its own work only
+  charts[8].el.classList.add('third');
+  charts[9].el.classList.add('wide');
+  const own = new Set([0, 1, 2, 4, 5, 6, 9]); // of a follower these count its own work only
   grid.append(...charts.map(c => c.el));
   return (st, points, conflicts) => {
     const m = st.metrics, l = st.latencies, follows = st.mode !== 'ReadWrite';
@@ -188,9 +219,9 @@ function speedCard({ body }) {
       lines.push(['Stalls', m.stall > 0 ? `writers waited ${duration(m.stall)} in all` : 'writers never waited', m.stall > 60]);
       lines.push(['Compactions', `${count(m.compactions)}, ${bytes(m.compacted)} written; ${things(m.flushes, 'flush', 'flushes')}, ${things(m.collections, 'collection')}`]);
       lines.push(['Amplification', `${m.write_amplification.toFixed(1)} bytes written to files for each committed; ${m.space_amplification.toFixed(2)} bytes in files for each live`]);
-      lines.push(['Long reader', m.pinned_time > 0 ? `for ${duration(m.pinned_time)}: ${where(st.pinnedBy)}` : 'none', m.pinned_time > 60, st.pinnedBy]);
+      lines.push(['Long reader', m.pinned_time > 0 ? `open, and keeps old data for ${duration(m.pinned_time)}: ${where(st.pinnedBy)}` : 'none', m.pinned_time > 60, st.pinnedBy]);
       lines.push(['Conflicts', m.conflicts + m.retries > 0 ? [`${count(m.conflicts)} commits refused (${percent(m.conflicts / (m.conflicts + m.commits))}), ${count(m.retries)} runs repeated`] : 'none']);
-      if (conflicts.length > 0) lines.push(['Over', [conflicts.map(c => [shortConflict(c), c.count]).map(([name, n]) => `${name} ${count(n)}×`).join(' · '), ' ', { href: '#/events', text: 'all' }]]);
+      if (conflicts.length > 0) lines.push(['Conflict keys', [conflicts.map(c => [shortConflict(c), c.count]).map(([name, n]) => `${name} ${count(n)}×`).join(' · '), ' ', { href: '#/events', text: 'all' }]]);
     }
     if (m.watches > 0) lines.push(['Watches', `${things(m.watches, 'Watch', 'Watches')}, the slowest is ${things(m.watch_behind, 'commit')} behind`]);
     if (m.jumped > 0) lines.push(['Scans', `${bytes(m.jumped)} of values were jumped to and are not in key order yet`]);
@@ -259,14 +290,14 @@ function healthCard({ body }) {
       shownActions = text;
       acts.replaceChildren();
       const can = st.allowed.actions.filter(a => a !== 'delete');
-      if (can.length) acts.append(h('h3', {}, 'Do'), h('div', { class: 'acts' }, can.map(actionButton)));
+      if (can.length) acts.append(h('h3', {}, 'Actions'), h('div', { class: 'acts' }, can.map(actionButton)));
     }
   };
 }
 
 const explained = {
   verify: 'reads every file and checks every checksum',
-  compact: 'makes one run of all: reads are as fast as they can be',
+  compact: 'merges all runs to one: reads are as fast as they can be',
   reclaim: 'compacts, and moves live values out of files with garbage',
 };
 

@@ -34,7 +34,8 @@ export function layout(sizes, width, height) {
   return out;
 }
 
-// Treemap draws items {size, label, sub, kind, part, tip(), go()}. part is the share that is hatched.
+// Treemap draws items {size, label, brief, sub, kind, part, tip(), go()}. brief stands for a label that
+// is too long; part is the share that is hatched.
 export class Treemap {
   constructor(el, height, label) {
     this.el = el;
@@ -46,7 +47,7 @@ export class Treemap {
   }
 
   update(items) {
-    const text = JSON.stringify(items.map(i => [i.size, i.label, i.sub, i.kind, i.part]));
+    const text = JSON.stringify(items.map(i => [i.size, i.label, i.sub, i.kind, i.part && i.part.toFixed(3)]));
     this.items = items.filter(i => i.size > 0).sort((a, b) => b.size - a.size);
     if (text === this.text) return;
     this.text = text;
@@ -74,8 +75,8 @@ export class Treemap {
       'aria-label': `${item.label}, ${item.sub || ''}`, onpointermove: e => tip(e, ...item.tip()), onpointerleave: () => tip(null), ...act },
       s('rect', { width: w.toFixed(1), height: hgt.toFixed(1), rx: Math.min(3, w / 2, hgt / 2).toFixed(1) }));
     if (item.part > 0) g.append(s('rect', { class: 'dead', fill: 'url(#hatch)', y: (hgt * (1 - item.part)).toFixed(1), width: w.toFixed(1), height: (hgt * item.part).toFixed(1) }));
-    if (fits >= 4 && hgt >= 20) g.append(s('text', { x: 6, y: 15 }, cut(item.label, fits)));
-    if (fits >= 6 && hgt >= 36 && item.sub) g.append(s('text', { class: 'sub', x: 6, y: 30 }, cut(item.sub, fits)));
+    if (fits >= (item.brief ? Math.min(4, item.brief.length) : 4) && hgt >= 20) g.append(s('text', { x: 6, y: 15 }, cut(item.brief && item.label.length > fits ? item.brief : item.label, fits)));
+    if (hgt >= 36 && item.sub && item.sub.length * 6.2 <= w - 10) g.append(s('text', { class: 'sub', x: 6, y: 30 }, item.sub));
     return g;
   }
 }

@@ -179,6 +179,17 @@ func (e *Engine) Metrics() (m report.Tree) {
 	return m
 }
 
+// ListFiles lists the files of the current View. A retired file, which older Views hold, is not among
+// them.
+func (e *Engine) ListFiles() ([]report.File, error) {
+	hold, err := e.views.Acquire(0)
+	if err != nil {
+		return nil, err
+	}
+	defer hold.Release()
+	return hold.View().ListFiles(e.unflushed.segments(), &e.cfg.Policy, e.cfg.unixMilli()), nil
+}
+
 // Verify reads SUPER, the manifest, and every run and segment, and checks all checksums. It
 // also checks that they agree: every handle leads to its record, and the layout counts dead
 // records and references right. Of a store that is followed it leaves out SUPER and the manifest,

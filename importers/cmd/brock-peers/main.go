@@ -118,12 +118,13 @@ type origin struct {
 	SourceValueDir string         `help:"Directory of Badger's value log, if it has one of its own." placeholder:"DIR"`
 	SourceKeyFile  string         `help:"File with the key of an encrypted store of Badger, as its own tool takes it." placeholder:"FILE"`
 	History        bool           `help:"All versions and deletes of Badger, not only the newest pairs."`
+	Keyspace       string         `help:"Keyspace for the pairs, in place of the default one; neither of bbolt nor with --history." placeholder:"NAME"`
 }
 
 func (o *origin) options(t *target, p *progress) (importers.Options, error) {
 	all := importers.Options{
 		Peer: o.Peer, Source: o.Source, SourceValueDir: o.SourceValueDir,
-		History: o.History, Store: t.storeOptions(), Progress: p.show,
+		History: o.History, Keyspace: o.Keyspace, Store: t.storeOptions(), Progress: p.show,
 	}
 	if o.SourceKeyFile == "" {
 		return all, nil

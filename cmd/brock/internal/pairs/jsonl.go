@@ -26,6 +26,9 @@ type jsonPair struct {
 	Version  uint64          `json:"version,omitempty"`
 	Expires  time.Time       `json:"expires,omitzero"`
 	Options  *Options        `json:"options,omitempty"`
+
+	Deleted    bool `json:"deleted,omitempty"`
+	OnlyLatest bool `json:"onlyLatest,omitempty"`
 }
 
 // MarshalJSON writes the pair as a line of a .jsonl file; a nil value is left out.
@@ -33,7 +36,7 @@ func (p Pair) MarshalJSON() ([]byte, error) {
 	if p.Section != nil {
 		return p.Section.MarshalJSON()
 	}
-	j := jsonPair{Meta: p.Meta, Version: p.Version, Expires: p.Expires.UTC()}
+	j := jsonPair{Meta: p.Meta, Version: p.Version, Expires: p.Expires.UTC(), Deleted: p.Deleted, OnlyLatest: p.OnlyLatest}
 	if p.Keyspace != nil {
 		j.setKeyspace([]byte(*p.Keyspace))
 	}
@@ -105,7 +108,7 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 		*p = Pair{Section: section}
 		return err
 	}
-	*p = Pair{Key: j.KeyB64, Meta: j.Meta, Version: j.Version, Expires: j.Expires}
+	*p = Pair{Key: j.KeyB64, Meta: j.Meta, Version: j.Version, Expires: j.Expires, Deleted: j.Deleted, OnlyLatest: j.OnlyLatest}
 	if p.Keyspace, err = j.keyspace(); err != nil {
 		return err
 	}
@@ -123,7 +126,10 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 	if j.Key == nil && j.KeyB64 == nil {
 		return errNoKey
 	}
-	switch {
+	switch hasValue := j.Value != nil || j.ValueB64 != nil; {
+	case j.Deleted && (hasValue || j.Meta != 0 || !j.Expires.IsZero() || j.OnlyLatest):
+		return errDeleted
+	case j.Deleted:
 	case j.ValueB64 != nil:
 		p.Value = *j.ValueB64
 	case j.Value == nil:
@@ -215,6 +221,7 @@ func plain(err error) error {
 var (
 	errNoKey   = errors.New(`no "key"`)
 	errNoValue = errors.New(`no "value"`)
+	errDeleted = errors.New(`"deleted" goes with a key and a version only`)
 	errNoText  = errors.New("not a string")
 	errObject  = errors.New("not an object")
 )

@@ -25,7 +25,11 @@ type Pair struct {
 	Section    *Section
 
 	Keyspace *string // where the line names one; nil = that of the section
-	Version  uint64  // of the commit that wrote the pair; 0 = not known; it can't be loaded
+	Version  uint64  // of the commit that wrote the pair; 0 = not known
+
+	// Of a history, in which each version of a key is a pair of its own.
+	Deleted    bool // the version is a delete: it has no value
+	OnlyLatest bool // versions before it need not be kept
 }
 
 // KeyOf copies what an item says without its value.
@@ -43,7 +47,9 @@ func Of(item *brock.Item) (Pair, error) {
 
 // Entry returns the pair as an entry to set.
 func (p *Pair) Entry() *brock.Entry {
-	return brock.NewEntry(p.Key, p.Value).WithMeta(p.Meta).WithExpiry(p.Expires)
+	e := brock.NewEntry(p.Key, p.Value).WithMeta(p.Meta).WithExpiry(p.Expires)
+	e.OnlyLatest = p.OnlyLatest
+	return e
 }
 
 // Format is a way to write pairs in a file.

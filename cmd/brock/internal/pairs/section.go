@@ -83,7 +83,7 @@ func (s Section) MarshalJSON() ([]byte, error) {
 
 // section returns the section that a line begins; nil if the line is a pair.
 func (j *jsonPair) section() (*Section, error) {
-	pair := j.Key != nil || j.KeyB64 != nil || j.Value != nil || j.ValueB64 != nil || j.Meta != 0 || j.Version != 0 || !j.Expires.IsZero()
+	pair := j.Key != nil || j.KeyB64 != nil || j.Value != nil || j.ValueB64 != nil || j.Meta != 0 || j.Version != 0 || !j.Expires.IsZero() || j.Deleted || j.OnlyLatest
 	named := j.Keyspace != nil || j.KeyspaceB64 != nil
 	switch {
 	case j.Options != nil && (pair || !named):
