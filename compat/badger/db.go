@@ -22,7 +22,8 @@ type DB struct {
 	maximum  maximum  // managed mode: the greatest version
 	banned   banned   // namespaces
 	watchers watchers // the Subscribes under way
-	meter    meter    // what the expvar metrics show of this store
+	queue    *commitQueue
+	meter    meter // what the expvar metrics show of this store
 
 	closeOnce sync.Once     // the first Close works
 	closed    atomic.Bool   // Close has begun
@@ -36,6 +37,7 @@ func newDB(store *brock.DB, opt Options) *DB {
 	if opt.managedTxns {
 		db.oracle = newOracle(opt.DetectConflicts)
 	}
+	db.queue = newCommitQueue(db)
 	return db
 }
 
@@ -171,8 +173,8 @@ func (db *DB) Opts() Options { return db.opt }
 // IsClosed reports whether Close was called.
 func (db *DB) IsClosed() bool { return db.closed.Load() }
 
-// Close ends the Subscribes once they have had what was committed before, makes everything durable, and
-// closes the store. Later calls do nothing, and return nil. Transactions that are open return ErrDBClosed from
+// Close waits for the commits of CommitWith, ends the Subscribes once they have had what was committed
+// before, makes everything durable, and closes the store. Later calls do nothing, and return nil. Transactions that are open return ErrDBClosed from
 // then on.
 func (db *DB) Close() error {
 	var err error
@@ -182,6 +184,7 @@ func (db *DB) Close() error {
 
 func (db *DB) close() error {
 	db.closed.Store(true)
+	db.queue.close()
 	db.watchers.drain(db)
 	db.meter.end(db)
 	return db.store.Close()
@@ -204,6 +207,7 @@ func (db *DB) Sync() error {
 	if db.opt.InMemory || db.opt.ReadOnly {
 		return nil
 	}
+	db.queue.settle()
 	return readError(db.store.Sync(context.Background()))
 }
 
@@ -273,6 +277,7 @@ func (db *DB) DropAll() error {
 	if db.opt.ReadOnly {
 		panic("Attempting to drop data in read-only mode.")
 	}
+	db.queue.settle()
 	return writeError(db.data.Clear(context.Background()))
 }
 
@@ -291,6 +296,7 @@ func (db *DB) DropPrefix(prefixes ...[]byte) error {
 		}
 		prefixes = stored
 	}
+	db.queue.settle()
 	return writeError(db.data.DropPrefix(context.Background(), prefixes...))
 }
 

@@ -42,6 +42,7 @@ func (op *MergeOperator) Add(val []byte) error {
 	if err := db.checkEntry(&Entry{Key: op.key, Value: val}); err != nil {
 		return err
 	}
+	db.queue.settle()
 	err := db.data.Update(func(txn *brock.Txn) error {
 		value, found, err := getValue(txn, op.key)
 		if err != nil {

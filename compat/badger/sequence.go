@@ -92,6 +92,7 @@ func (seq *Sequence) update(change func(noted uint64, found bool) (uint64, error
 	if err := seq.db.checkEntry(&Entry{Key: seq.key}); err != nil {
 		return err
 	}
+	seq.db.queue.settle()
 	// Brock's Update, which runs again after a conflict: of callers that lease at once all succeed.
 	var ofChange error
 	err := seq.db.data.Update(func(txn *brock.Txn) error {
