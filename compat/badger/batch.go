@@ -165,7 +165,8 @@ func (wb *WriteBatch) add(e *Entry) error {
 		return err
 	}
 	if wb.versions != nil && e.version == 0 && wb.commitTs == 0 {
-		return errNoCommitTs
+		wb.err = errNoCommitTs // as in Badger, for Flush
+		return nil
 	}
 	if err := wb.addToGroup(e); err != nil {
 		wb.err = writeError(err)

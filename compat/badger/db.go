@@ -25,11 +25,12 @@ type DB struct {
 	queue    *commitQueue
 	meter    meter // what the expvar metrics show of this store
 
-	closeOnce sync.Once     // the first Close works
-	closed    atomic.Bool   // Close has begun
-	collect   sync.Mutex    // held by RunValueLogGC
-	rotating  sync.Mutex    // held while the time of a rotation is looked at
-	discardTs atomic.Uint64 // managed mode: see SetDiscardTs
+	closeOnce  sync.Once       // the first Close works
+	closed     atomic.Bool     // Close has begun
+	collect    sync.Mutex      // held by RunValueLogGC
+	rotating   sync.Mutex      // held while the time of a rotation is looked at
+	cacheCosts [2]atomic.Int64 // what CacheMaxCost returns
+	discardTs  atomic.Uint64   // managed mode: see SetDiscardTs
 }
 
 func newDB(store *brock.DB, opt Options) *DB {
@@ -38,6 +39,8 @@ func newDB(store *brock.DB, opt Options) *DB {
 		db.oracle = newOracle(opt.DetectConflicts)
 	}
 	db.queue = newCommitQueue(db)
+	db.cacheCosts[BlockCache].Store(opt.BlockCacheSize)
+	db.cacheCosts[IndexCache].Store(opt.IndexCacheSize)
 	return db
 }
 
@@ -186,6 +189,9 @@ func (db *DB) close() error {
 	db.closed.Store(true)
 	db.queue.close()
 	db.watchers.drain(db)
+	if !db.opt.managedTxns {
+		db.maximum.note(db.store.Version()) // for MaxVersion
+	}
 	db.meter.end(db)
 	return db.store.Close()
 }

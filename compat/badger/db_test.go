@@ -309,6 +309,14 @@ func TestMergeOperator(t *testing.T) {
 		wantText(t, "value", get(t, txn, "text"), "abc")
 		return nil
 	}))
+	check(t, db.View(func(txn *Txn) error {
+		item, err := txn.Get([]byte("text"))
+		check(t, err)
+		if !item.DiscardEarlierVersions() {
+			t.Error("versions before a merge stay")
+		}
+		return nil
+	}))
 	wantErr(t, "empty key", db.GetMergeOperator(nil, nil, 0).Add(nil), ErrEmptyKey)
 }
 
@@ -337,8 +345,8 @@ func TestTables(t *testing.T) {
 			t.Errorf("sizes: all %d, one %d, none %d", all, one, none)
 		}
 		for cache, want := range map[CacheType]error{BlockCache: nil, IndexCache: nil, 7: errors.New("invalid cache type")} {
-			for _, cost := range []int64{-1, 5} {
-				if n, err := s.db.CacheMaxCost(cache, cost); fmt.Sprint(err) != fmt.Sprint(want) || err == nil && n != max(cost, 0) {
+			for _, cost := range []int64{5, -1} {
+				if n, err := s.db.CacheMaxCost(cache, cost); fmt.Sprint(err) != fmt.Sprint(want) || err == nil && n != 5 {
 					t.Errorf("cache %d: %d, %v", cache, n, err)
 				}
 			}

@@ -122,7 +122,7 @@ func (m *maximum) load(db *DB) (uint64, error) {
 // managed mode the first call after Open reads all keys.
 func (db *DB) MaxVersion() uint64 {
 	if !db.opt.managedTxns {
-		return db.store.Version()
+		return max(db.store.Version(), db.maximum.version.Load()) // the first is 0 after Close
 	}
 	version, err := db.maximum.load(db)
 	if err != nil {

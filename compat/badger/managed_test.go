@@ -241,7 +241,9 @@ func TestManagedWriteBatch(t *testing.T) {
 	check(t, wb.Flush())
 
 	wb = db.NewManagedWriteBatch()
-	wantErr(t, "without a version", wb.Set([]byte("a"), nil), errNoCommitTs)
+	check(t, wb.Set([]byte("a"), nil))
+	wantErr(t, "without a version", wb.Flush(), errNoCommitTs)
+	wb = db.NewManagedWriteBatch()
 	check(t, wb.WriteList(&pb.KVList{Kv: []*pb.KV{{Key: []byte("d"), Value: []byte("1"), UserMeta: []byte{3, 4}, Version: 1}}}))
 	wantErr(t, "WriteList", wb.WriteList(&pb.KVList{Kv: []*pb.KV{{Key: []byte("d")}}}), errVersionZero)
 	buf := z.NewBuffer(64, "test")
@@ -346,6 +348,12 @@ func TestDiscardKeepsWhatIsSeen(t *testing.T) {
 }
 
 func TestMaxVersionAfterOpen(t *testing.T) {
+	plain := openDB(t, memory())
+	set(t, plain, "a=1")
+	check(t, plain.Close())
+	if v := plain.MaxVersion(); v != 1 {
+		t.Errorf("after Close MaxVersion %d", v)
+	}
 	dir := t.TempDir()
 	db, err := OpenManaged(quiet(dir))
 	check(t, err)

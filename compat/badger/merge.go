@@ -52,7 +52,7 @@ func (op *MergeOperator) Add(val []byte) error {
 		if found {
 			merged = op.f(value, val)
 		}
-		return txn.Set(op.key, merged)
+		return txn.SetEntry(&brock.Entry{Key: op.key, Value: merged, OnlyLatest: true})
 	})
 	return db.updateError(err)
 }
