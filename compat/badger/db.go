@@ -277,35 +277,6 @@ func (db *DB) RunValueLogGC(discardRatio float64) error {
 	return nil
 }
 
-// DropAll deletes all pairs. It is a commit: transactions that are open still see what was there, and
-// writers are not stopped. It panics in a read-only store.
-func (db *DB) DropAll() error {
-	if db.opt.ReadOnly {
-		panic("Attempting to drop data in read-only mode.")
-	}
-	db.queue.settle()
-	return writeError(db.data.Clear(context.Background()))
-}
-
-// DropPrefix deletes all pairs whose keys begin with one of the prefixes, as DropAll does.
-func (db *DB) DropPrefix(prefixes ...[]byte) error {
-	if len(prefixes) == 0 {
-		return nil
-	}
-	if db.opt.ReadOnly {
-		panic("Attempting to drop data in read-only mode.")
-	}
-	if db.opt.managedTxns {
-		stored := make([][]byte, len(prefixes))
-		for i, p := range prefixes {
-			stored[i] = appendEscaped(nil, p)
-		}
-		prefixes = stored
-	}
-	db.queue.settle()
-	return writeError(db.data.DropPrefix(context.Background(), prefixes...))
-}
-
 // rewriteEvery is after how many rotations one rewrites all files under the new key: Brock has at most
 // 64 data keys at once.
 const rewriteEvery = 32
@@ -319,7 +290,7 @@ func (db *DB) rotateIfDue() error {
 	db.rotating.Lock()
 	defer db.rotating.Unlock()
 	stored, err := db.getState(name)
-	if err != nil {
+	if err != nil || db.store.Version() == 0 { // a new store keeps its versions for Load
 		return err
 	}
 	now, number := time.Now(), uint64(0)

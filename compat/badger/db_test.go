@@ -320,6 +320,24 @@ func TestMergeOperator(t *testing.T) {
 	wantErr(t, "empty key", db.GetMergeOperator(nil, nil, 0).Add(nil), ErrEmptyKey)
 }
 
+// A prefix that ends with 0xff is not taken for a shorter key, as in Badger, whose stored keys go on with
+// the version.
+func TestDropPrefixEndsWithFF(t *testing.T) {
+	modes(t, func(t *testing.T, s *session) {
+		s.set("a=1 a\xff=2 a\xffb=3 b=4")
+		check(t, s.db.DropPrefix([]byte("a\xff")))
+		wantText(t, "pairs", dump(t, s.db), "a=1 b=4")
+	})
+	theirs, err := up.Open(up.DefaultOptions("").WithInMemory(true).WithLogger(nil))
+	check(t, err)
+	defer theirs.Close()
+	check(t, theirs.Update(func(txn *up.Txn) error {
+		return errors.Join(txn.Set([]byte("a"), nil), txn.Set([]byte("a\xff"), nil))
+	}))
+	check(t, theirs.DropPrefix([]byte("a\xff")))
+	wantErr(t, "Badger", theirs.View(func(txn *up.Txn) error { _, err := txn.Get([]byte("a")); return err }), up.ErrKeyNotFound)
+}
+
 func TestTables(t *testing.T) {
 	modes(t, func(t *testing.T, s *session) {
 		if got := s.db.Tables(); len(got) != 0 {
