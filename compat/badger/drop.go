@@ -36,7 +36,7 @@ const dropNote = "drop/"
 
 // dropNoted drops prefixes of a store that is not managed, and notes that in the same commit.
 func (db *DB) dropNoted(prefixes [][]byte) error {
-	if db.store.Version() == 0 { // a new store keeps its versions for a StreamWriter
+	if db.store.Version() == 0 && !db.IsClosed() { // a new store keeps its versions for a StreamWriter
 		return nil
 	}
 	state, err := db.store.Keyspace(stateKeyspace, brock.KeyspaceOptions{})
