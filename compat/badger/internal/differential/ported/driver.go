@@ -279,6 +279,7 @@ func (s *store) sequence(r *differential.Result, op *differential.Op) {
 		seq, err = s.db.GetSequence([]byte{'q', byte(op.Slot / 2)}, uint64(1+op.Slot))
 		printError(r, err)
 		s.seqs[op.Slot] = seq
+		return // a call makes one version at most, so that the versions of both can be related
 	}
 	if op.Kind == differential.Release {
 		printError(r, seq.Release())
