@@ -11,15 +11,16 @@ import (
 // queueLen is how many commits of CommitWith may wait before the next CommitWith does, as in Badger.
 const queueLen = 1000
 
-// commitQueue carries out the commits of CommitWith, in the order of the calls. A goroutine works while
-// there are any. It takes all that wait at once, as a round.
+// commitQueue carries out the commits of CommitWith, in the order of the calls. Its goroutine, which the
+// first one starts and close ends, takes all that wait at once, as a round.
 type commitQueue struct {
-	db      *DB
-	working atomic.Bool // there is the goroutine
+	db   *DB
+	left atomic.Int64 // commits that are not over
 
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond  // they have changed
 	waiting []queued
+	working bool   // there is the goroutine
 	closed  bool   // no more commits
 	added   uint64 // how many there were
 	ended   uint64 // how many are over
@@ -51,7 +52,10 @@ func (q *commitQueue) add(c queued) bool {
 	}
 	q.waiting = append(q.waiting, c)
 	q.added++
-	if q.working.CompareAndSwap(false, true) {
+	q.left.Add(1)
+	q.changed.Broadcast()
+	if !q.working {
+		q.working = true
 		go q.work()
 	}
 	return true
@@ -60,7 +64,11 @@ func (q *commitQueue) add(c queued) bool {
 func (q *commitQueue) work() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.waiting) > 0 {
+	for !q.closed || len(q.waiting) > 0 {
+		if len(q.waiting) == 0 {
+			q.changed.Wait()
+			continue
+		}
 		round := q.waiting
 		q.waiting = nil
 		q.changed.Broadcast()
@@ -68,12 +76,14 @@ func (q *commitQueue) work() {
 		results := q.commit(round)
 		q.mu.Lock()
 		q.ended += uint64(len(round))
+		q.left.Add(-int64(len(round)))
 		q.changed.Broadcast()
 		for i := range round {
 			go round[i].done(writeError(results[i]))
 		}
 	}
-	q.working.Store(false)
+	q.working = false
+	q.changed.Broadcast()
 }
 
 // commit carries out a round, and returns the results. In a managed store, where all is checked before, it
@@ -109,7 +119,7 @@ func (q *commitQueue) commit(round []queued) []error {
 
 // settle waits for the commits that were added before.
 func (q *commitQueue) settle() {
-	if !q.working.Load() {
+	if q.left.Load() == 0 {
 		return
 	}
 	q.mu.Lock()
@@ -122,8 +132,10 @@ func (q *commitQueue) settle() {
 // close waits for all commits, and has add refuse later ones.
 func (q *commitQueue) close() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.closed = true
 	q.changed.Broadcast()
-	q.mu.Unlock()
-	q.settle()
+	for q.working {
+		q.changed.Wait()
+	}
 }
