@@ -116,7 +116,4 @@ var programs = []program{
 	{
 		name: "gofiber", module: "github.com/gofiber/storage/badger/v2", dir: "badger", packages: []string{"./..."},
 	},
-	{
-		name: "dgraph-posting", module: "github.com/dgraph-io/dgraph/v25", packages: []string{"./posting"},
-	},
 }

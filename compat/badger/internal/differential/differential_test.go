@@ -163,12 +163,25 @@ func (x *pair) step(op *differential.Op) {
 		op = &differential.Op{Kind: differential.Discard, Slot: op.Slot}
 	}
 	x.endOlder(op)
+	if op.Kind == differential.DropPrefix && x.config.Managed {
+		x.fillPrefixes(op)
+	}
 	x.run(op)
 	if op.Kind == differential.DropPrefix || op.Kind == differential.DropAll || op.Kind == differential.Reopen {
 		// A drop is a commit here, and none in Badger; Open may note when it rotates keys. After this one
 		// both have a new version again.
 		x.run(&differential.Op{Kind: differential.Batch, Version: 1, Writes: []differential.Write{{Key: []byte("dropped")}}})
 	}
+}
+
+// fillPrefixes is the difference "drops of deleted keys" of managed stores: if all keys with a prefix are
+// deleted, Badger drops nothing, and reads at older versions still see them. So there is a key.
+func (x *pair) fillPrefixes(op *differential.Op) {
+	fill := &differential.Op{Kind: differential.Batch, Version: x.gen.Newest + 1}
+	for _, p := range op.Prefixes {
+		fill.Writes = append(fill.Writes, differential.Write{Key: p})
+	}
+	x.run(fill)
 }
 
 // endOlder is the difference "late commits" of managed stores: a transaction of Badger sees what is
@@ -352,7 +365,9 @@ func (t *txn) followIterator(op *differential.Op, g *differential.Result) {
 		t.read[key] = true
 	}
 	for _, m := range op.Moves {
-		t.read[string(m.Seek)] = true
+		if !m.Rewind {
+			t.read[string(m.Seek)] = true
+		}
 	}
 	for i := range op.Writes {
 		t.wrote[string(op.Writes[i].Key)] = true
@@ -557,12 +572,13 @@ func (x *pair) copyByStream(source, g, p differential.Store, sameVersions bool) 
 }
 
 // withoutShadows is the difference "shadows": below an entry WithDiscard a backup has a delete, of the
-// version before. This module leaves it out if the store it loads into has had that version.
+// version before. This module leaves it out if the store it loads into has had that version, and keeps
+// what was there.
 func withoutShadows(r *differential.Result) func([]differential.Item) []bool {
 	return func(items []differential.Item) []bool {
 		keep := make([]bool, len(items))
 		for i := range items {
-			keep[i] = items[i].Key == "" || i == 0 || !items[i].Gone || !items[i-1].OnlyLatest ||
+			keep[i] = items[i].Key == "" || i == 0 || !items[i-1].OnlyLatest ||
 				r.Versions[items[i].Version]+1 != r.Versions[items[i-1].Version]
 		}
 		return keep
