@@ -245,6 +245,30 @@ func TestLoadIntoUsedStore(t *testing.T) {
 	}
 }
 
+// TestLoadAfterDrop: what was dropped can be loaded again, also after the next Open; not what was deleted.
+func TestLoadAfterDrop(t *testing.T) {
+	for _, drop := range []func(*DB) error{
+		(*DB).DropAll,
+		func(db *DB) error { return db.DropPrefix([]byte("x"), []byte("k")) },
+		func(db *DB) error { return errors.Join(db.DropPrefix([]byte("k0")), db.DropPrefix([]byte("k"))) },
+	} {
+		opt := quiet(t.TempDir())
+		db := openDB(t, opt)
+		set(t, db, "k0=1 k00=2 k1=3 gone=4")
+		var backup bytes.Buffer
+		_, err := db.Backup(&backup, 0)
+		check(t, err)
+		check(t, db.Update(func(txn *Txn) error { return errors.Join(txn.Delete([]byte("k00")), txn.Delete([]byte("gone"))) }))
+		check(t, drop(db))
+		set(t, db, "k1=newer gone=here")
+		check(t, db.Update(func(txn *Txn) error { return txn.Delete([]byte("gone")) }))
+		check(t, db.Close())
+		db = openDB(t, opt)
+		check(t, db.Load(bytes.NewReader(backup.Bytes()), 1))
+		wantText(t, "pairs", dump(t, db), "k0=1 k00=2 k1=newer")
+	}
+}
+
 // TestLoadRefusesDamage cuts a backup at each length and flips bytes: no panic, and an error for each
 // cut inside.
 func TestLoadRefusesDamage(t *testing.T) {

@@ -21,6 +21,7 @@ type WriteBatch struct {
 	db       *DB
 	plain    *brock.Batch   // the group of a store that is not managed
 	versions *versionWriter // the group of a managed store
+	hashes   []uint64       // managed mode: of the keys of the group, for the oracle
 	commitTs uint64         // managed mode: version of entries that have none
 	count    int64          // writes of the group
 	size     int64          // bytes of the group
@@ -164,7 +165,8 @@ func (wb *WriteBatch) add(e *Entry) error {
 		return err
 	}
 	if wb.versions != nil && e.version == 0 && wb.commitTs == 0 {
-		return errNoCommitTs
+		wb.err = errNoCommitTs // as in Badger, for Flush
+		return nil
 	}
 	if err := wb.addToGroup(e); err != nil {
 		wb.err = writeError(err)
@@ -180,6 +182,9 @@ func (wb *WriteBatch) add(e *Entry) error {
 
 func (wb *WriteBatch) addToGroup(e *Entry) error {
 	if wb.versions != nil {
+		if o := wb.db.oracle; o.detects {
+			wb.hashes = append(wb.hashes, o.hash(e.Key))
+		}
 		return wb.versions.add(e, wb.commitTs)
 	}
 	if e.flags&flagDeleted != 0 {
@@ -198,10 +203,11 @@ func (wb *WriteBatch) commit() error {
 		wb.err = ErrBlockedWrites
 		return wb.err
 	}
+	wb.db.queue.settle()
 	var err error
 	if w := wb.versions; w != nil {
 		// It has read nothing, so this only notes what it writes.
-		if err = wb.db.oracle.admit(0, nil, w.hashes, wb.commitTs); err == nil {
+		if err = wb.db.oracle.admit(0, nil, wb.hashes, wb.commitTs); err == nil {
 			err = w.commit(brock.Buffered)
 		}
 	} else {
@@ -215,7 +221,8 @@ func (wb *WriteBatch) commit() error {
 // reset empties the group.
 func (wb *WriteBatch) reset() {
 	if wb.count, wb.size = 0, 0; wb.versions != nil {
-		wb.versions.reset()
+		wb.versions.batch.Reset()
+		wb.hashes = wb.hashes[:0]
 		return
 	}
 	wb.plain.Reset()

@@ -22,13 +22,15 @@ type DB struct {
 	maximum  maximum  // managed mode: the greatest version
 	banned   banned   // namespaces
 	watchers watchers // the Subscribes under way
-	meter    meter    // what the expvar metrics show of this store
+	queue    *commitQueue
+	meter    meter // what the expvar metrics show of this store
 
-	closeOnce sync.Once     // the first Close works
-	closed    atomic.Bool   // Close has begun
-	collect   sync.Mutex    // held by RunValueLogGC
-	rotating  sync.Mutex    // held while the time of a rotation is looked at
-	discardTs atomic.Uint64 // managed mode: see SetDiscardTs
+	closeOnce  sync.Once       // the first Close works
+	closed     atomic.Bool     // Close has begun
+	collect    sync.Mutex      // held by RunValueLogGC
+	rotating   sync.Mutex      // held while the time of a rotation is looked at
+	cacheCosts [2]atomic.Int64 // what CacheMaxCost returns
+	discardTs  atomic.Uint64   // managed mode: see SetDiscardTs
 }
 
 func newDB(store *brock.DB, opt Options) *DB {
@@ -36,6 +38,9 @@ func newDB(store *brock.DB, opt Options) *DB {
 	if opt.managedTxns {
 		db.oracle = newOracle(opt.DetectConflicts)
 	}
+	db.queue = newCommitQueue(db)
+	db.cacheCosts[BlockCache].Store(opt.BlockCacheSize)
+	db.cacheCosts[IndexCache].Store(opt.IndexCacheSize)
 	return db
 }
 
@@ -171,8 +176,8 @@ func (db *DB) Opts() Options { return db.opt }
 // IsClosed reports whether Close was called.
 func (db *DB) IsClosed() bool { return db.closed.Load() }
 
-// Close ends the Subscribes once they have had what was committed before, makes everything durable, and
-// closes the store. Later calls do nothing, and return nil. Transactions that are open return ErrDBClosed from
+// Close waits for the commits of CommitWith, ends the Subscribes once they have had what was committed
+// before, makes everything durable, and closes the store. Later calls do nothing, and return nil. Transactions that are open return ErrDBClosed from
 // then on.
 func (db *DB) Close() error {
 	var err error
@@ -182,7 +187,11 @@ func (db *DB) Close() error {
 
 func (db *DB) close() error {
 	db.closed.Store(true)
+	db.queue.close()
 	db.watchers.drain(db)
+	if !db.opt.managedTxns {
+		db.maximum.note(db.store.Version()) // for MaxVersion
+	}
 	db.meter.end(db)
 	return db.store.Close()
 }
@@ -204,6 +213,7 @@ func (db *DB) Sync() error {
 	if db.opt.InMemory || db.opt.ReadOnly {
 		return nil
 	}
+	db.queue.settle()
 	return readError(db.store.Sync(context.Background()))
 }
 
@@ -267,33 +277,6 @@ func (db *DB) RunValueLogGC(discardRatio float64) error {
 	return nil
 }
 
-// DropAll deletes all pairs. It is a commit: transactions that are open still see what was there, and
-// writers are not stopped. It panics in a read-only store.
-func (db *DB) DropAll() error {
-	if db.opt.ReadOnly {
-		panic("Attempting to drop data in read-only mode.")
-	}
-	return writeError(db.data.Clear(context.Background()))
-}
-
-// DropPrefix deletes all pairs whose keys begin with one of the prefixes, as DropAll does.
-func (db *DB) DropPrefix(prefixes ...[]byte) error {
-	if len(prefixes) == 0 {
-		return nil
-	}
-	if db.opt.ReadOnly {
-		panic("Attempting to drop data in read-only mode.")
-	}
-	if db.opt.managedTxns {
-		stored := make([][]byte, len(prefixes))
-		for i, p := range prefixes {
-			stored[i] = appendEscaped(nil, p)
-		}
-		prefixes = stored
-	}
-	return writeError(db.data.DropPrefix(context.Background(), prefixes...))
-}
-
 // rewriteEvery is after how many rotations one rewrites all files under the new key: Brock has at most
 // 64 data keys at once.
 const rewriteEvery = 32
@@ -307,7 +290,7 @@ func (db *DB) rotateIfDue() error {
 	db.rotating.Lock()
 	defer db.rotating.Unlock()
 	stored, err := db.getState(name)
-	if err != nil {
+	if err != nil || db.store.Version() == 0 { // a new store keeps its versions for Load
 		return err
 	}
 	now, number := time.Now(), uint64(0)

@@ -78,7 +78,10 @@ func (item *Item) Value(fn func(val []byte) error) error {
 // errors are those of Value.
 func (item *Item) ValueCopy(dst []byte) ([]byte, error) {
 	if item.source != nil && !item.fixed {
-		if item.source.Deleted() {
+		switch {
+		case item.txn.brock == nil: // CommitWith has given it away
+			return nil, ErrDiscardedTxn
+		case item.source.Deleted():
 			return copyTo(dst, nil), nil
 		}
 		if item.shared {
@@ -106,6 +109,9 @@ func (item *Item) read() ([]byte, error) {
 	if item.shared {
 		item.txn.point.Lock()
 		defer item.txn.point.Unlock()
+	}
+	if item.txn.brock == nil {
+		return nil, ErrDiscardedTxn
 	}
 	value, err := item.source.Value()
 	if err != nil {

@@ -259,6 +259,7 @@ const (
 type versionCommits struct {
 	db     *DB
 	before *brock.Txn // the store before the load
+	drops  drops      // before the load
 	last   uint64     // the version of the last commit
 
 	group      []*pb.KV // pairs of one version that are not in a batch
@@ -277,7 +278,12 @@ func newVersionCommits(db *DB) (*versionCommits, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &versionCommits{db: db, before: before, last: db.store.Version(), batch: db.data.NewBatch()}, nil
+	drops, err := db.readDrops(before)
+	if err != nil {
+		before.Discard()
+		return nil, err
+	}
+	return &versionCommits{db: db, before: before, drops: drops, last: db.store.Version(), batch: db.data.NewBatch()}, nil
 }
 
 func (c *versionCommits) end() { c.before.Discard() }
@@ -316,7 +322,7 @@ func (c *versionCommits) add(kv *pb.KV) error {
 	return c.writeGroup()
 }
 
-// isHidden says whether the store had a newer version of the key before the load.
+// isHidden says whether the store had a newer version of the key before the load, and has not dropped it.
 func (c *versionCommits) isHidden(kv *pb.KV) (bool, error) {
 	next, stop := iter.Pull2(c.before.Versions(kv.Key))
 	defer stop()
@@ -324,7 +330,7 @@ func (c *versionCommits) isHidden(kv *pb.KV) (bool, error) {
 	if !found || err != nil {
 		return false, err
 	}
-	return newest.Version() >= kv.Version, nil
+	return newest.Version() >= kv.Version && newest.Version() > c.drops.last(kv.Key), nil
 }
 
 // endVersion puts the pairs of a version into the batch: it is complete.

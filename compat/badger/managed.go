@@ -122,7 +122,7 @@ func (m *maximum) load(db *DB) (uint64, error) {
 // managed mode the first call after Open reads all keys.
 func (db *DB) MaxVersion() uint64 {
 	if !db.opt.managedTxns {
-		return db.store.Version()
+		return max(db.store.Version(), db.maximum.version.Load()) // the first is 0 after Close
 	}
 	version, err := db.maximum.load(db)
 	if err != nil {
@@ -240,27 +240,36 @@ func (t *Txn) addPending(e *Entry) {
 
 // commitPending commits the writes of a managed transaction.
 func (t *Txn) commitPending() error {
-	db := t.db
-	w := newVersionWriter(db)
-	for _, e := range t.pending {
-		if err := w.add(e, t.commitTs); err != nil {
-			return err
-		}
+	w := newVersionWriter(t.db)
+	if err := w.addAll(t.pending, t.commitTs); err != nil {
+		return err
 	}
-	if err := db.oracle.admit(t.readTs, t.reads, w.hashes, t.commitTs); err != nil {
+	if err := t.admitPending(); err != nil {
 		return err
 	}
 	return w.commit(brock.DefaultDurability)
+}
+
+// admitPending checks a managed transaction for conflicts.
+func (t *Txn) admitPending() error {
+	o := t.db.oracle
+	var hashes []uint64
+	if o.detects {
+		hashes = make([]uint64, 0, len(t.pending))
+		for key := range t.pending {
+			hashes = append(hashes, maphash.String(o.seed, key))
+		}
+	}
+	return o.admit(t.readTs, t.reads, hashes, t.commitTs)
 }
 
 // versionWriter writes versions of keys to a batch.
 type versionWriter struct {
 	db       *DB
 	batch    *brock.Batch
-	hashes   []uint64 // of the keys, for the oracle
-	greatest uint64   // of the versions
-	key      []byte   // memory for stored keys
-	value    []byte   // memory for stored values
+	greatest uint64 // of the versions
+	key      []byte // memory for stored keys
+	value    []byte // memory for stored values
 }
 
 func newVersionWriter(db *DB) *versionWriter {
@@ -280,10 +289,17 @@ func (w *versionWriter) add(e *Entry, commitTs uint64) error {
 	if err := w.batch.SetEntry(&b); err != nil {
 		return err
 	}
-	if w.db.oracle.detects {
-		w.hashes = append(w.hashes, w.db.oracle.hash(e.Key))
-	}
 	w.greatest = max(w.greatest, version)
+	return nil
+}
+
+// addAll adds the writes of a transaction.
+func (w *versionWriter) addAll(writes map[string]*Entry, commitTs uint64) error {
+	for _, e := range writes {
+		if err := w.add(e, commitTs); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -292,14 +308,8 @@ func (w *versionWriter) commit(d brock.Durability) error {
 	// Before it is visible: MaxVersion is never less than what a reader sees.
 	w.db.maximum.note(w.greatest)
 	_, err := w.batch.Commit(context.Background(), d)
-	w.reset()
-	return err
-}
-
-// reset empties it.
-func (w *versionWriter) reset() {
 	w.batch.Reset()
-	w.hashes = w.hashes[:0]
+	return err
 }
 
 // sweepBytes is how large a batch of removals gets.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	up "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/ristretto/v2/z"
 	"google.golang.org/protobuf/proto"
 
@@ -241,7 +242,9 @@ func TestManagedWriteBatch(t *testing.T) {
 	check(t, wb.Flush())
 
 	wb = db.NewManagedWriteBatch()
-	wantErr(t, "without a version", wb.Set([]byte("a"), nil), errNoCommitTs)
+	check(t, wb.Set([]byte("a"), nil))
+	wantErr(t, "without a version", wb.Flush(), errNoCommitTs)
+	wb = db.NewManagedWriteBatch()
 	check(t, wb.WriteList(&pb.KVList{Kv: []*pb.KV{{Key: []byte("d"), Value: []byte("1"), UserMeta: []byte{3, 4}, Version: 1}}}))
 	wantErr(t, "WriteList", wb.WriteList(&pb.KVList{Kv: []*pb.KV{{Key: []byte("d")}}}), errVersionZero)
 	buf := z.NewBuffer(64, "test")
@@ -346,6 +349,12 @@ func TestDiscardKeepsWhatIsSeen(t *testing.T) {
 }
 
 func TestMaxVersionAfterOpen(t *testing.T) {
+	plain := openDB(t, memory())
+	set(t, plain, "a=1")
+	check(t, plain.Close())
+	if v := plain.MaxVersion(); v != 1 {
+		t.Errorf("after Close MaxVersion %d", v)
+	}
 	dir := t.TempDir()
 	db, err := OpenManaged(quiet(dir))
 	check(t, err)
@@ -388,4 +397,31 @@ func TestForeignPairInManagedStore(t *testing.T) {
 		return err
 	})
 	wantErr(t, "Get", err, errCutVersion)
+}
+
+// A drop also drops what is deleted at the newest version. Badger looks there, finds no key, and leaves the
+// older versions.
+func TestDropOfDeletedKeys(t *testing.T) {
+	db := openManaged(t, memory())
+	setAt(t, db, 1, "a=1 b=1")
+	wb := db.NewWriteBatchAt(2)
+	check(t, wb.Delete([]byte("a")))
+	check(t, wb.Flush())
+	check(t, db.DropPrefix([]byte("a")))
+	txn := db.NewTransactionAt(1, false)
+	defer txn.Discard()
+	wantText(t, "at 1", scan(t, txn, IteratorOptions{AllVersions: true}), "b@1=1")
+
+	theirs, err := up.OpenManaged(up.DefaultOptions("").WithInMemory(true).WithLogger(nil))
+	check(t, err)
+	defer theirs.Close()
+	w := theirs.NewManagedWriteBatch()
+	check(t, w.SetEntryAt(up.NewEntry([]byte("a"), nil), 1))
+	check(t, w.DeleteAt([]byte("a"), 2))
+	check(t, w.Flush())
+	check(t, theirs.DropPrefix([]byte("a")))
+	their := theirs.NewTransactionAt(1, false)
+	defer their.Discard()
+	_, err = their.Get([]byte("a"))
+	check(t, err)
 }

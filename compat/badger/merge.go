@@ -42,6 +42,7 @@ func (op *MergeOperator) Add(val []byte) error {
 	if err := db.checkEntry(&Entry{Key: op.key, Value: val}); err != nil {
 		return err
 	}
+	db.queue.settle()
 	err := db.data.Update(func(txn *brock.Txn) error {
 		value, found, err := getValue(txn, op.key)
 		if err != nil {
@@ -51,7 +52,7 @@ func (op *MergeOperator) Add(val []byte) error {
 		if found {
 			merged = op.f(value, val)
 		}
-		return txn.Set(op.key, merged)
+		return txn.SetEntry(&brock.Entry{Key: op.key, Value: merged, OnlyLatest: true})
 	})
 	return db.updateError(err)
 }

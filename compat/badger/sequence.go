@@ -66,8 +66,11 @@ func (seq *Sequence) Release() error {
 		case noted == seq.leased:
 			return seq.next, nil
 		}
-		return noted, nil
+		return 0, errLaterLease
 	})
+	if err == errLaterLease {
+		err = nil
+	}
 	if err == nil {
 		seq.leased = seq.next
 	}
@@ -87,11 +90,15 @@ func (seq *Sequence) lease() error {
 	return err
 }
 
+// errLaterLease means that there is nothing to give back.
+var errLaterLease = errors.New("badger: another Sequence has a later lease")
+
 // update changes the number that is noted; found is false if there is none.
 func (seq *Sequence) update(change func(noted uint64, found bool) (uint64, error)) error {
 	if err := seq.db.checkEntry(&Entry{Key: seq.key}); err != nil {
 		return err
 	}
+	seq.db.queue.settle()
 	// Brock's Update, which runs again after a conflict: of callers that lease at once all succeed.
 	var ofChange error
 	err := seq.db.data.Update(func(txn *brock.Txn) error {
@@ -107,7 +114,7 @@ func (seq *Sequence) update(change func(noted uint64, found bool) (uint64, error
 			}
 			noted = binary.BigEndian.Uint64(value)
 		}
-		if next, ofChange = change(noted, found); ofChange != nil || found && next == noted {
+		if next, ofChange = change(noted, found); ofChange != nil {
 			return ofChange
 		}
 		return txn.Set(seq.key, binary.BigEndian.AppendUint64(nil, next))

@@ -236,8 +236,8 @@ const (
 	IndexCache
 )
 
-// CacheMaxCost changes nothing, as Brock has no such caches: it returns maxCost or, if that is negative,
-// 0. It returns an error for a cache that Badger doesn't have.
+// CacheMaxCost changes nothing, as Brock has no such caches. It returns maxCost or, if that is negative,
+// the last one: at first that of the options. It returns an error for a cache that Badger doesn't have.
 func (db *DB) CacheMaxCost(cache CacheType, maxCost int64) (int64, error) {
 	if db == nil {
 		return 0, nil
@@ -245,7 +245,10 @@ func (db *DB) CacheMaxCost(cache CacheType, maxCost int64) (int64, error) {
 	if cache != BlockCache && cache != IndexCache {
 		return 0, errors.New("invalid cache type")
 	}
-	return max(maxCost, 0), nil
+	if maxCost >= 0 {
+		db.cacheCosts[cache].Store(maxCost)
+	}
+	return db.cacheCosts[cache].Load(), nil
 }
 
 // BlockCacheMetrics returns nil: there is no such cache.

@@ -50,6 +50,7 @@ func (db *DB) NewTransaction(update bool) *Txn {
 	if db.opt.managedTxns {
 		panic("ReadTs should not be retrieved for managed DB")
 	}
+	db.queue.settle() // it sees what CommitWith was called for
 	return db.beginTxn(0, update)
 }
 
@@ -109,6 +110,8 @@ func (db *DB) View(fn func(txn *Txn) error) error {
 	var readTs uint64
 	if db.opt.managedTxns {
 		readTs = newestTs
+	} else {
+		db.queue.settle()
 	}
 	t := db.makeTxn(readTs, false)
 	err := db.store.View(func(b *brock.Txn) error {
@@ -137,6 +140,7 @@ func (db *DB) Update(fn func(txn *Txn) error) error {
 		return db.View(fn)
 	}
 	t.inUpdate = true
+	db.queue.settle()
 	var ofFn error
 	err := db.store.UpdateContext(context.Background(), t.brockOptions(), func(b *brock.Txn) error {
 		t.adopt(b)
@@ -382,6 +386,7 @@ func (t *Txn) Commit() error {
 	if t.db.IsClosed() { // Close may wait for Subscribes yet
 		return ErrBlockedWrites
 	}
+	t.db.queue.settle()
 	if t.db.opt.managedTxns {
 		return writeError(t.commitPending())
 	}
@@ -401,21 +406,50 @@ func (t *Txn) checkCommit() error {
 	return nil
 }
 
-// CommitWith commits, and then calls cb with the result on a goroutine of its own. When it returns, the
-// commit is over. It panics for a nil cb.
+// CommitWith is Commit in the background: it returns at once, and then cb gets the result on a goroutine of
+// its own. Commits keep the order of the calls. Transactions that begin later see the writes, in managed
+// mode once cb was called. If 1000 wait already, it waits; Close waits for all. With Options.SyncWrites the
+// commits of a managed store share syncs. It panics for a nil cb.
 func (t *Txn) CommitWith(cb func(error)) {
 	if cb == nil {
 		panic("Nil callback provided to CommitWith")
 	}
-	// As in Badger: on the caller's goroutine if the transaction is not ended by this.
-	if t.writes > 0 {
-		if err := t.checkCommit(); err != nil {
-			cb(err)
-			return
-		}
+	if t.writes == 0 {
+		t.Discard()
+		go cb(nil)
+		return
 	}
-	err := t.Commit()
-	go cb(err)
+	// As in Badger: on the caller's goroutine if the transaction is not ended by this.
+	if err := t.checkCommit(); err != nil {
+		cb(err)
+		return
+	}
+	if err := t.commitLater(cb); err != nil {
+		go cb(err)
+	}
+	t.Discard()
+}
+
+// commitLater gives the writes to the queue.
+func (t *Txn) commitLater(cb func(error)) error {
+	if err := t.failure(); err != nil {
+		return err
+	}
+	c := queued{writes: t.pending, version: t.commitTs, done: cb}
+	if t.db.opt.managedTxns {
+		if err := t.admitPending(); err != nil {
+			return err
+		}
+	} else {
+		c.txn = t.brock
+	}
+	if !t.db.queue.add(c) {
+		return ErrBlockedWrites
+	}
+	if c.txn != nil {
+		t.brock = nil // the queue has it
+	}
+	return nil
 }
 
 // CommitAt commits at the version commitTs, and calls callback as CommitWith does, unless it is nil. It

@@ -281,7 +281,7 @@ func TestErrorOfFunction(t *testing.T) {
 	wantText(t, "pairs", dump(t, db), "")
 }
 
-// CommitWith returns when the commit is over; its callback runs on another goroutine.
+// The callback of CommitWith runs on another goroutine, and what begins after CommitWith sees the writes.
 func TestCommitWith(t *testing.T) {
 	db := openDB(t, memory())
 	var order sync.Mutex

@@ -71,3 +71,49 @@ func TestPortedCopy(t *testing.T) {
 		}
 	}
 }
+
+// TestDropUncompiled: what does not compile is left out, with what uses it and with imports that are not
+// used any more; the rest stays.
+func TestDropUncompiled(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod": "module m\n\ngo 1.25\n",
+		"m.go":   "package m\n\nfunc Known() int { return 1 }\n",
+		"m_test.go": `package m
+
+import (
+	"os"
+	"testing"
+)
+
+func inside() int { return unknown(os.Args) }
+
+func TestInside(t *testing.T) {
+	if inside() != 1 {
+		t.Fatal()
+	}
+}
+
+func TestKnown(t *testing.T) {
+	if Known() != 1 {
+		t.Fatal()
+	}
+}
+`,
+	} {
+		if err := writeFile(filepath.Join(dir, name), []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := dropUncompiled(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	names, err := testNames(dir)
+	if err != nil || len(names) != 1 || names[0] != "TestKnown" {
+		t.Fatal(names, err)
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "m_test.go"))
+	if err != nil || bytes.Contains(content, []byte("os")) || bytes.Contains(content, []byte("inside")) {
+		t.Fatalf("%s, %v", content, err)
+	}
+}

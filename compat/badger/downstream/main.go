@@ -125,6 +125,12 @@ func runProgram(ctx context.Context, o *options, p *program) row {
 		return r
 	}
 	r.version = version
+	if p.module == badgerPath {
+		if r.err = runOwn(ctx, o, p, &r, source); r.err == nil {
+			r.worse = r.ported.worseThan(r.genuine, p.differs)
+		}
+		return r
+	}
 	for _, onPorted := range []bool{false, true} {
 		name := p.name + "-genuine"
 		if onPorted {

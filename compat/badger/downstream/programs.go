@@ -15,6 +15,7 @@ type program struct {
 	rewrite  map[string]string // import paths to replace, for programs of an older Badger
 	edits    []edit            // where Badger v4 lacks what the program uses
 	differs  map[string]string // tests that fail here for a reason that the README names
+	shims    map[string]string // files for Badger's own tests
 }
 
 // edit replaces a text in a file.
@@ -24,6 +25,32 @@ const badgerPath = "github.com/dgraph-io/badger/v4"
 
 // programs are those whose tests need nothing but Go.
 var programs = []program{
+	{
+		name: "badger", module: badgerPath, version: "v4.9.6", packages: []string{"."}, limited: true,
+		// Two read until a drop breaks them, and one truncates a file of Badger.
+		flags: []string{"-skip", "PendingTxn|TestTruncateVlogWithClose"},
+		edits: []edit{
+			{"", "db.orc.readTs()", "db.MaxVersion()"},
+			{"", "kv.orc.readTs()", "kv.MaxVersion()"},
+			{"", "db.valueThreshold()", "db.opt.ValueThreshold"},
+			{"", "db.newWriteBatch(false)", "db.NewWriteBatch()"},
+			{"", "db.newWriteBatch(true)", "db.NewManagedWriteBatch()"},
+			{"", "return s.lc.validate()", "return nil"},
+			{"", "txn.readTs = ", "txn.internalReadTs = "}, // here this does not choose what is read
+		},
+		shims: map[string]string{"shim_test.go": "package badger\n\nvar maxStreamSize = uint64(100 << 20)\n"},
+		differs: map[string]string{
+			"TestGetMergeOperator": "a merge drops older versions when a file is written, not by Close",
+			"TestGetMergeOperator/Old_keys_should_be_removed_after_compaction": "the same",
+			"TestWriteMetrics":            "counts of Badger's engine",
+			"TestVlogMetrics":             "counts of Badger's engine",
+			"TestReadMetrics":             "counts of Badger's engine",
+			"TestStreamWriter6":           "number of tables",
+			"TestStreamWriterIncremental": "PrepareIncremental never refuses",
+			"TestStreamWriterIncremental/write_between_incremental_writes": "the same",
+			"TestValueGCManaged": "there is nothing left to collect",
+		},
+	},
 	{
 		name: "badgerhold", module: "github.com/timshannon/badgerhold/v4", version: "v4.0.3",
 		packages: []string{"."},
@@ -81,5 +108,12 @@ var programs = []program{
 	{
 		name: "raft-badger", module: "github.com/rfyiamcool/raft-badger", packages: []string{"./..."},
 		rewrite: map[string]string{"github.com/dgraph-io/badger/v3": badgerPath},
+	},
+	{
+		name: "oasis-core", module: "github.com/oasisprotocol/oasis-core/go", version: "v0.2502.0",
+		packages: []string{"./storage/mkvs/...", "./runtime/history", "./common/persistent"},
+	},
+	{
+		name: "gofiber", module: "github.com/gofiber/storage/badger/v2", dir: "badger", packages: []string{"./..."},
 	},
 }

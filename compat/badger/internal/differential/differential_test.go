@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock/compat/badger/internal/differential"
 	"github.com/brockdb/brock/compat/badger/internal/differential/genuine"
@@ -34,13 +33,16 @@ func TestDriversAreTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, code, found := strings.Cut(string(b), "\npackage "+pkg+"\n")
-		if !found || strings.Count(code, path) != 1 {
-			t.Fatalf("%s is not as expected", pkg)
+		for _, name := range []string{path, path + "/pb"} {
+			if !found || strings.Count(code, `"`+name+`"`) != 1 {
+				t.Fatalf("%s is not as expected", pkg)
+			}
+			code = strings.Replace(code, `"`+name+`"`, "", 1)
 		}
-		return strings.Replace(code, path, "", 1)
+		return code
 	}
-	g := source("genuine", `"github.com/dgraph-io/badger/v4"`)
-	p := source("ported", `"github.com/brockdb/brock/compat/badger"`)
+	g := source("genuine", "github.com/dgraph-io/badger/v4")
+	p := source("ported", "github.com/brockdb/brock/compat/badger")
 	if g != p {
 		t.Fatal("the drivers differ")
 	}
@@ -51,7 +53,7 @@ func TestDriversAreTheSame(t *testing.T) {
 func TestSamePrograms(t *testing.T) {
 	varieties := []struct {
 		name   string
-		share  int // of 10
+		share  int // of 12
 		config differential.Config
 	}{
 		{"unmanaged", 4, differential.Config{}},
@@ -59,6 +61,8 @@ func TestSamePrograms(t *testing.T) {
 		{"separated_values", 1, differential.Config{ValueThreshold: 16}},
 		{"in_memory", 1, differential.Config{InMemory: true}},
 		{"no_conflicts", 1, differential.Config{NoConflicts: true}},
+		{"encrypted", 1, differential.Config{Key: []byte("0123456789abcdef")}},
+		{"few_versions", 1, differential.Config{Versions: 2}},
 	}
 	total := *callsFlag
 	if testing.Short() {
@@ -66,7 +70,7 @@ func TestSamePrograms(t *testing.T) {
 	}
 	for i, v := range varieties {
 		t.Run(v.name, func(t *testing.T) {
-			runPrograms(t, v.config, uint64(i+1)*1_000_000, int64(total*v.share/10))
+			runPrograms(t, v.config, uint64(i+1)*1_000_000, int64(total*v.share/12))
 		})
 	}
 }
@@ -125,14 +129,8 @@ func newTxn(op *differential.Op, commits int) *txn {
 
 // runProgram runs one program and returns how many calls it made.
 func runProgram(t *testing.T, config differential.Config, seed uint64) int {
-	x := &pair{t: t, config: config, seed: seed,
-		gen: differential.NewGenerator(seed, config.Managed),
-	}
-	x.versions = newVersionMap(config.Managed)
-	x.gen.Now = uint64(time.Now().Unix())
-	x.genuine = x.open(genuine.Open, t.TempDir())
-	x.ported = x.open(ported.Open, t.TempDir())
-	defer x.close()
+	x := newPair(t, config, seed)
+	defer func() { x.closeBoth(x.genuine, x.ported) }()
 	var first [2]backup
 	half := false
 	for x.calls < callsOfProgram && !t.Failed() {
@@ -159,25 +157,31 @@ func (x *pair) open(open func(differential.Config) (differential.Store, error), 
 	return s
 }
 
-func (x *pair) close() {
-	for _, s := range []differential.Store{x.genuine, x.ported} {
-		if err := s.Close(); err != nil {
-			x.t.Errorf("seed %d: close: %v", x.seed, err)
-		}
-	}
-}
-
 // step runs one call on both and compares.
 func (x *pair) step(op *differential.Op) {
 	if op.Kind == differential.Commit && x.differsByName(op) {
 		op = &differential.Op{Kind: differential.Discard, Slot: op.Slot}
 	}
 	x.endOlder(op)
+	if op.Kind == differential.DropPrefix && x.config.Managed {
+		x.fillPrefixes(op)
+	}
 	x.run(op)
-	if op.Kind == differential.DropPrefix || op.Kind == differential.DropAll {
-		// A drop is a commit here, and none in Badger. After this one both have a new version again.
+	if op.Kind == differential.DropPrefix || op.Kind == differential.DropAll || op.Kind == differential.Reopen {
+		// A drop is a commit here, and none in Badger; Open may note when it rotates keys. After this one
+		// both have a new version again.
 		x.run(&differential.Op{Kind: differential.Batch, Version: 1, Writes: []differential.Write{{Key: []byte("dropped")}}})
 	}
+}
+
+// fillPrefixes is the difference "drops of deleted keys" of managed stores: if all keys with a prefix are
+// deleted, Badger drops nothing, and reads at older versions still see them. So there is a key.
+func (x *pair) fillPrefixes(op *differential.Op) {
+	fill := &differential.Op{Kind: differential.Batch, Version: x.gen.Newest + 1}
+	for _, p := range op.Prefixes {
+		fill.Writes = append(fill.Writes, differential.Write{Key: p})
+	}
+	x.run(fill)
 }
 
 // endOlder is the difference "late commits" of managed stores: a transaction of Badger sees what is
@@ -214,7 +218,7 @@ func (x *pair) run(op *differential.Op) {
 	p := x.ported.Do(&other)
 	x.calls += 1 + g.Calls
 	if op.AllVersions && !x.config.Managed {
-		kept := func(items []differential.Item) []bool { return keptVersions(items, op.Reverse) }
+		kept := func(items []differential.Item) []bool { return x.keptVersions(items, op.Reverse) }
 		g, p = onlyKept(g, kept), onlyKept(p, kept)
 	}
 	x.compare(g, p)
@@ -257,15 +261,19 @@ func onlyKept(r *differential.Result, kept func([]differential.Item) []bool) *di
 // files it leaves out what lies below a deleted or expired version, or below an entry WithDiscard, and
 // deletes that hide nothing. Badger does so when it compacts, which it does not do here. So these are
 // taken out of the results of both.
-func keptVersions(items []differential.Item, reverse bool) []bool {
+func (x *pair) keptVersions(items []differential.Item, reverse bool) []bool {
 	keep := make([]bool, len(items))
+	most := len(items)
+	if x.config.Versions > 0 {
+		most = min(most, x.config.Versions)
+	}
 	at := func(i int) int { // the i-th newest
 		if reverse {
 			return len(items) - 1 - i
 		}
 		return i
 	}
-	for i := range items {
+	for i := range most {
 		if items[at(i)].Gone {
 			break
 		}
@@ -337,6 +345,8 @@ func (x *pair) follow(op *differential.Op, g *differential.Result) {
 		if !op.Fail {
 			x.followCommit(keysOf(op.Writes), 0)
 		}
+	case differential.Sequence, differential.Release:
+		x.followCommit(map[string]bool{string([]byte{'q', byte(op.Slot / 2)}): true}, 0)
 	case differential.DropPrefix, differential.DropAll, differential.Reopen:
 		x.followWhole()
 	}
@@ -355,7 +365,9 @@ func (t *txn) followIterator(op *differential.Op, g *differential.Result) {
 		t.read[key] = true
 	}
 	for _, m := range op.Moves {
-		t.read[string(m.Seek)] = true
+		if !m.Rewind {
+			t.read[string(m.Seek)] = true
+		}
 	}
 	for i := range op.Writes {
 		t.wrote[string(op.Writes[i].Key)] = true
@@ -528,7 +540,16 @@ func (x *pair) exchange(first [2]backup) {
 			}
 		}
 	}
-	x.compareStores(fmt.Sprintf("source %d, %d backups", i, len(chain)), g, p)
+	x.compareStores(fmt.Sprintf("source %d, %d backups", i, len(chain)), g, p, true)
+	// Over what is there: it is dropped, and a store that is not managed gives new versions then.
+	x.copyByStream(source, g, p, x.config.Managed)
+	x.closeBoth(g, p)
+	g, p = x.open(genuine.Open, x.t.TempDir()), x.open(ported.Open, x.t.TempDir())
+	x.copyByStream(source, g, p, true)
+	x.closeBoth(g, p)
+}
+
+func (x *pair) closeBoth(g, p differential.Store) {
 	for _, s := range []differential.Store{g, p} {
 		if err := s.Close(); err != nil {
 			x.t.Errorf("seed %d: close: %v", x.seed, err)
@@ -536,23 +557,38 @@ func (x *pair) exchange(first [2]backup) {
 	}
 }
 
+// copyByStream writes what a Stream of one sends to both.
+func (x *pair) copyByStream(source, g, p differential.Store, sameVersions bool) {
+	pairs, err := source.Stream()
+	if err != nil {
+		x.t.Errorf("seed %d: stream: %v", x.seed, err)
+	}
+	for _, s := range []differential.Store{g, p} {
+		if err := s.Write(pairs, false); err != nil {
+			x.t.Errorf("seed %d: stream writer: %v", x.seed, err)
+		}
+	}
+	x.compareStores("stream", g, p, sameVersions)
+}
+
 // withoutShadows is the difference "shadows": below an entry WithDiscard a backup has a delete, of the
-// version before. This module leaves it out if the store it loads into has had that version.
+// version before. This module leaves it out if the store it loads into has had that version, and keeps
+// what was there.
 func withoutShadows(r *differential.Result) func([]differential.Item) []bool {
 	return func(items []differential.Item) []bool {
 		keep := make([]bool, len(items))
 		for i := range items {
-			keep[i] = items[i].Key == "" || i == 0 || !items[i].Gone || !items[i-1].OnlyLatest ||
+			keep[i] = items[i].Key == "" || i == 0 || !items[i-1].OnlyLatest ||
 				r.Versions[items[i].Version]+1 != r.Versions[items[i-1].Version]
 		}
 		return keep
 	}
 }
 
-// compareStores compares all versions of two stores that hold the same backup. Here the versions
-// are the same even if the stores give their own.
-func (x *pair) compareStores(name string, g, p differential.Store) {
-	for _, all := range []bool{false, true} {
+// compareStores compares all versions of two stores that hold the same backup. With sameVersions these
+// are the same even if the stores give their own. Else it compares what is newest.
+func (x *pair) compareStores(name string, g, p differential.Store, sameVersions bool) {
+	for _, all := range []bool{false, true}[:map[bool]int{false: 1, true: 2}[sameVersions]] {
 		op := &differential.Op{Kind: differential.Begin, Version: 1<<64 - 1}
 		g.Do(op)
 		p.Do(op)
@@ -566,7 +602,7 @@ func (x *pair) compareStores(name string, g, p differential.Store) {
 		if !bytes.Equal(a.Text, b.Text) {
 			x.t.Errorf("seed %d: %s, all versions %v: %s", x.seed, name, all, firstDifference(a, b))
 		}
-		if err := newVersionMap(true).match(a.Versions, b.Versions); err != nil {
+		if err := newVersionMap(sameVersions).match(a.Versions, b.Versions); err != nil {
 			x.t.Errorf("seed %d: %s, all versions %v: versions differ: %v", x.seed, name, all, err)
 		}
 		op = &differential.Op{Kind: differential.Discard}

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/dgraph-io/ristretto/v2/z"
 )
 
 // Store runs calls. Packages genuine and ported implement it by the same source.
@@ -19,6 +21,15 @@ type Store interface {
 	Backup(w io.Writer, since uint64) (uint64, error)
 	// Load reads a backup.
 	Load(r io.Reader) error
+	// Stream returns what a Stream sends.
+	Stream() ([]*z.Buffer, error)
+	// Write writes that by a StreamWriter, to what is there or in the place of it.
+	Write(pairs []*z.Buffer, incremental bool) error
+	// Merge adds values by a MergeOperator that appends, and returns what it then has.
+	Merge(key []byte, values [][]byte) ([]byte, error)
+	// Watch subscribes to the keys that match, and returns a function that ends that and returns what
+	// came, commit by commit.
+	Watch(prefix []byte, ignore string) func() []string
 	// Close ends open transactions and the store.
 	Close() error
 }
@@ -30,7 +41,9 @@ type Config struct {
 	InMemory bool
 	// Values of this many bytes are stored apart. 0 is Badger's default.
 	ValueThreshold int64
-	NoConflicts    bool // DetectConflicts = false
+	NoConflicts    bool   // DetectConflicts = false
+	Key            []byte // of the encryption
+	Versions       int    // NumVersionsToKeep; 0 is all
 }
 
 // Result is what a call returned. It is valid until the next one.
@@ -94,11 +107,14 @@ const (
 	DropAll
 	Sync
 	SetDiscard
+	Sequence
+	Release
 )
 
 var kindNames = [...]string{
 	"Begin", "Get", "Set", "Delete", "Iterate", "KeyIterate", "Commit", "Discard", "Batch", "Update",
 	"Reopen", "DropPrefix", "DropAll", "Sync", "SetDiscard",
+	"Sequence", "Release",
 }
 
 func (k Kind) String() string { return kindNames[k] }
@@ -123,7 +139,7 @@ type Move struct {
 // Op is one call.
 type Op struct {
 	Kind Kind
-	Slot int // of the transaction
+	Slot int // of the transaction, or of a sequence
 
 	Update  bool    // Begin: a transaction that writes
 	Key     []byte  // Get, KeyIterate
@@ -132,9 +148,11 @@ type Op struct {
 	Writes  []Write // Batch, Update; Iterate: between NewIterator and the moves
 	Gets    [][]byte
 	Fail    bool // Update: its function returns an error; Batch: it is cancelled
+	Async   bool // Commit: by CommitWith
 	AtEach  bool // Batch, managed: versions of its writes, not one of the batch
 
-	Prefix      []byte // Iterate, DropPrefix
+	Prefix      []byte   // Iterate
+	Prefixes    [][]byte // DropPrefix
 	Reverse     bool
 	AllVersions bool
 	KeysOnly    bool
@@ -173,11 +191,11 @@ func (op *Op) String() string {
 	case Set, Delete:
 		fmt.Fprintf(&s, " %v", op.Write)
 	case Commit, SetDiscard:
-		fmt.Fprintf(&s, " at %d", op.Version)
+		fmt.Fprintf(&s, " at %d async %v", op.Version, op.Async)
 	case Batch, Update:
 		fmt.Fprintf(&s, " at %d fail %v gets %x", op.Version, op.Fail, op.Gets)
 	case DropPrefix:
-		fmt.Fprintf(&s, " %x", op.Prefix)
+		fmt.Fprintf(&s, " %x", op.Prefixes)
 	}
 	if op.Kind == Iterate || op.Kind == KeyIterate {
 		fmt.Fprintf(&s, " prefix %x reverse %v all %v keysonly %v since %d moves %v",
@@ -325,7 +343,16 @@ func (g *Generator) Next() *Op {
 	case r < 5 && g.drops:
 		g.endAll()
 		g.dropped = true
-		return &Op{Kind: DropPrefix, Prefix: g.key()[:1]}
+		op := &Op{Kind: DropPrefix}
+		for range 1 + g.rand.IntN(3) {
+			k := g.key()
+			k = k[:1+g.rand.IntN(min(2, len(k)))]
+			if k[len(k)-1] == 0xff { // Badger drops the key before the 0xff, too
+				k = k[:1]
+			}
+			op.Prefixes = append(op.Prefixes, k)
+		}
+		return op
 	case r < 6 && g.drops:
 		g.endAll()
 		return &Op{Kind: DropAll}
@@ -333,9 +360,13 @@ func (g *Generator) Next() *Op {
 		return &Op{Kind: Sync}
 	case r < 10 && g.managed:
 		return &Op{Kind: SetDiscard, Version: 0}
-	case r < 30:
-		return g.batch()
-	case r < 60 && !g.managed:
+	case r < 13 && !g.managed:
+		return &Op{Kind: Release, Slot: slot}
+	case r < 20 && !g.managed:
+		return &Op{Kind: Sequence, Slot: slot}
+	case r < 40:
+		return g.Batch()
+	case r < 70 && !g.managed:
 		return g.update()
 	}
 	if !g.open[slot] {
@@ -376,7 +407,7 @@ func (g *Generator) inTxn(slot int) *Op {
 		return op
 	case r < 96:
 		g.open[slot] = false
-		op := &Op{Kind: Commit, Slot: slot}
+		op := &Op{Kind: Commit, Slot: slot, Async: g.rand.IntN(4) == 0}
 		if g.managed {
 			op.Version = g.version()
 		}
@@ -446,7 +477,8 @@ func (g *Generator) seek(prefix []byte) []byte {
 	return key
 }
 
-func (g *Generator) batch() *Op {
+// Batch returns a batch.
+func (g *Generator) Batch() *Op {
 	op := &Op{Kind: Batch, Fail: g.rand.IntN(10) == 0}
 	if g.managed {
 		op.Version = g.version()

@@ -3,12 +3,18 @@
 package genuine
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"time"
+
+	"github.com/dgraph-io/ristretto/v2/z"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/pb"
 
 	"github.com/brockdb/brock/compat/badger/internal/differential"
 )
@@ -18,6 +24,7 @@ type store struct {
 	config differential.Config
 	db     *badger.DB
 	txns   [differential.Slots]*badger.Txn
+	seqs   [differential.Slots]*badger.Sequence
 	result differential.Result
 }
 
@@ -34,6 +41,10 @@ func (s *store) open() (err error) {
 	// Badger drops versions when it compacts, which nobody can foresee. So it doesn't.
 	o = o.WithNumLevelZeroTables(1000).WithNumLevelZeroTablesStall(2000)
 	o = o.WithMemTableSize(8 << 20).WithValueLogFileSize(32 << 20).WithMetricsEnabled(false)
+	if s.config.Versions > 0 {
+		o = o.WithNumVersionsToKeep(s.config.Versions)
+	}
+	o = o.WithEncryptionKey(s.config.Key).WithIndexCacheSize(16 << 20)
 	if s.config.InMemory {
 		o = o.WithDir("").WithValueDir("")
 	}
@@ -68,13 +79,115 @@ func (s *store) Backup(w io.Writer, since uint64) (uint64, error) {
 	if !s.config.Managed {
 		return s.db.Backup(w, since)
 	}
-	stream := s.db.NewStreamAt(math.MaxUint64)
+	stream := s.stream()
 	stream.SinceTs = since
 	return stream.Backup(w, since)
 }
 
 // Load reads a backup.
 func (s *store) Load(r io.Reader) error { return s.db.Load(r, 16) }
+
+// Stream returns what a Stream sends.
+func (s *store) Stream() (pairs []*z.Buffer, err error) {
+	stream := s.stream()
+	stream.Send = func(buf *z.Buffer) error {
+		pairs = append(pairs, z.NewBufferSlice(bytes.Clone(buf.Bytes())))
+		return nil
+	}
+	return pairs, stream.Orchestrate(context.Background())
+}
+
+func (s *store) stream() *badger.Stream {
+	if s.config.Managed {
+		return s.db.NewStreamAt(math.MaxUint64)
+	}
+	return s.db.NewStream()
+}
+
+// Write writes pairs by a StreamWriter.
+func (s *store) Write(pairs []*z.Buffer, incremental bool) error {
+	w := s.db.NewStreamWriter()
+	defer w.Cancel()
+	prepare := w.Prepare
+	if incremental {
+		prepare = w.PrepareIncremental
+	}
+	if err := prepare(); err != nil {
+		return err
+	}
+	for _, buf := range pairs {
+		if err := w.Write(buf); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// Merge adds values by a MergeOperator that appends.
+func (s *store) Merge(key []byte, values [][]byte) ([]byte, error) {
+	op := s.db.GetMergeOperator(key, func(old, added []byte) []byte {
+		return append(bytes.Clone(old), added...)
+	}, time.Hour)
+	defer op.Stop()
+	for _, v := range values {
+		if err := op.Add(v); err != nil {
+			return nil, err
+		}
+	}
+	return op.Get()
+}
+
+// Watch subscribes to keys.
+func (s *store) Watch(prefix []byte, ignore string) func() []string {
+	ctx, cancel := context.WithCancel(context.Background())
+	var lists []string
+	ended := make(chan struct{})
+	marks := make(chan struct{}, 1000)
+	go func() {
+		defer close(ended)
+		_ = s.db.Subscribe(ctx, func(kv *badger.KVList) error {
+			for _, p := range kv.GetKv() {
+				switch key := string(p.GetKey()); {
+				case key == "watched":
+					marks <- struct{}{}
+					continue
+				case key == "!badger!txn": // the end of a commit of Badger
+					continue
+				}
+				lists = append(lists, fmt.Sprintf("%x = %x meta %x until %d", p.GetKey(), p.GetValue(), p.GetMeta(), p.GetExpiresAt()))
+			}
+			return nil
+		}, []pb.Match{{Prefix: prefix, IgnoreBytes: ignore}, {Prefix: []byte("watched")}})
+	}()
+	mark := func() {
+		b := s.db.NewWriteBatch
+		if s.config.Managed {
+			b = func() *badger.WriteBatch { return s.db.NewWriteBatchAt(1) }
+		}
+		wb := b()
+		_ = wb.Set([]byte("watched"), nil)
+		_ = wb.Flush()
+	}
+	for begun := false; !begun; {
+		mark()
+		select {
+		case <-marks:
+			begun = true
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return func() []string {
+		time.Sleep(10 * time.Millisecond)
+		for len(marks) > 0 {
+			<-marks
+		}
+		mark()
+		<-marks
+		cancel()
+		<-ended
+		return lists
+	}
+}
 
 // Do carries out one call.
 func (s *store) Do(op *differential.Op) (r *differential.Result) {
@@ -87,7 +200,7 @@ func (s *store) Do(op *differential.Op) (r *differential.Result) {
 	}()
 	s.do(r, op)
 	switch op.Kind {
-	case differential.Commit, differential.Batch, differential.Update:
+	case differential.Commit, differential.Batch, differential.Update, differential.Sequence, differential.Release:
 		r.ReadTs = s.readTs()
 	}
 	return r
@@ -121,11 +234,7 @@ func (s *store) do(r *differential.Result, op *differential.Op) {
 		txn := s.txns[op.Slot]
 		s.txns[op.Slot] = nil
 		defer txn.Discard()
-		if s.config.Managed {
-			printError(r, txn.CommitAt(op.Version, nil))
-		} else {
-			printError(r, txn.Commit())
-		}
+		printError(r, s.commit(txn, op))
 	case differential.Discard:
 		s.txns[op.Slot].Discard()
 		s.txns[op.Slot] = nil
@@ -137,9 +246,48 @@ func (s *store) do(r *differential.Result, op *differential.Op) {
 		printError(r, s.db.Sync())
 	case differential.SetDiscard:
 		s.db.SetDiscardTs(op.Version)
+	case differential.Sequence, differential.Release:
+		s.sequence(r, op)
 	default:
 		s.whole(r, op)
 	}
+}
+
+func (s *store) commit(txn *badger.Txn, op *differential.Op) error {
+	done := make(chan error, 1)
+	cb := func(err error) { done <- err }
+	switch {
+	case !op.Async && s.config.Managed:
+		return txn.CommitAt(op.Version, nil)
+	case !op.Async:
+		return txn.Commit()
+	case s.config.Managed:
+		if err := txn.CommitAt(op.Version, cb); err != nil {
+			return err
+		}
+	default:
+		txn.CommitWith(cb)
+	}
+	return <-done
+}
+
+// sequence uses the sequence of a slot. Two of them have one key.
+func (s *store) sequence(r *differential.Result, op *differential.Op) {
+	seq := s.seqs[op.Slot]
+	if seq == nil {
+		var err error
+		seq, err = s.db.GetSequence([]byte{'q', byte(op.Slot / 2)}, uint64(1+op.Slot))
+		printError(r, err)
+		s.seqs[op.Slot] = seq
+		return // a call makes one version at most, so that the versions of both can be related
+	}
+	if op.Kind == differential.Release {
+		printError(r, seq.Release())
+		return
+	}
+	n, err := seq.Next()
+	printError(r, err)
+	r.Printf(" %d", n)
 }
 
 // whole carries out calls that concern the whole store.
@@ -147,7 +295,7 @@ func (s *store) whole(r *differential.Result, op *differential.Op) {
 	s.endAll()
 	switch op.Kind {
 	case differential.DropPrefix:
-		printError(r, s.db.DropPrefix(op.Prefix))
+		printError(r, s.db.DropPrefix(op.Prefixes...))
 	case differential.DropAll:
 		printError(r, s.db.DropAll())
 	case differential.Reopen:
@@ -155,6 +303,7 @@ func (s *store) whole(r *differential.Result, op *differential.Op) {
 			return
 		}
 		printError(r, s.db.Close())
+		s.seqs = [differential.Slots]*badger.Sequence{}
 		printError(r, s.open())
 	}
 }
