@@ -287,11 +287,17 @@ var faults = []fault{
 	{"lost disk", func(c *cluster, rng *rand.Rand) func() {
 		m := pick(c, rng)
 		c.crash(m, vfs.CrashOptions{Mode: vfs.All})
-		ctx := within(c.t, time.Minute)
-		must(c.t, c.any().Remove(ctx, m.id))
 		m.mem = vfs.NewMem()
+		c.start(m) // while it is a member: it must not vote
+		if rng.IntN(2) == 0 {
+			o := c.others(m)[rng.IntN(2)]
+			c.crash(o, vfs.CrashOptions{Mode: vfs.Chaos, Seed: rng.Uint64()})
+			time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
+			c.start(o)
+		}
 		return func() {
-			c.start(m)
+			ctx := within(c.t, time.Minute)
+			must(c.t, c.others(m)[0].node.Load().Remove(ctx, m.id))
 			must(c.t, m.node.Load().Join(ctx, string(c.leader().address()), true))
 		}
 	}},

@@ -39,16 +39,16 @@ type cluster struct {
 // newCluster starts n nodes that are a group.
 func newCluster(t testing.TB, n int, options func(o *Options)) *cluster {
 	c := &cluster{t: t, net: newNetwork(), options: options}
-	var all []Member
+	t.Cleanup(c.close)
 	for i := range n {
 		m := c.add(fmt.Sprintf("n%d", i+1))
-		all = append(all, Member{ID: m.id, Address: string(m.address()), Voter: true})
-	}
-	for _, m := range c.members {
 		c.start(m)
+		if i == 0 {
+			must(t, m.node.Load().Bootstrap(context.Background()))
+		} else {
+			must(t, m.node.Load().Join(within(t, time.Minute), string(c.members[0].address()), true))
+		}
 	}
-	must(t, c.members[0].node.Load().Bootstrap(context.Background(), all...))
-	t.Cleanup(c.close)
 	return c
 }
 

@@ -31,6 +31,9 @@
 //   - A checkpoint has exactly the command that its header names.
 //   - A read waits until the state has all that was committed when it began, as told by a leader that a
 //     quorum has confirmed after that.
+//   - A node that has lost its directory is another node, whatever its ID is. A node that was told that a
+//     member is removed can count on it.
+//   - A vote is stored by one write. What a node has acknowledged no snapshot takes away.
 //   - A node whose disk fails, hangs or has damage is not heard of any more: it neither votes nor
 //     leads.
 //

@@ -22,8 +22,7 @@ func serve(ctx context.Context, dir, address string, c *replicated.Credentials) 
 		return err
 	}
 	defer node.Close()
-	self := replicated.Member{ID: "n1", Address: network.Addr().String(), Voter: true}
-	if err := node.Bootstrap(ctx, self); err != nil { // others Join
+	if err := node.Bootstrap(ctx); err != nil { // others Join
 		return err
 	}
 	command := new(replicated.Command).If([]byte("ann"), 0).Set([]byte("ann"), []byte("hello"))

@@ -2,9 +2,11 @@ package replicated
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -112,7 +114,10 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	n.log = &guardedLog{Store: log, disk: n.disk}
+	if n.mux.birth, err = readBirth(log); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	n.log = &guardedLog{Store: log, disk: n.disk, snapshot: n.newestSnapshot}
 	n.snapshots = &snapshots{n: n, users: map[string]int{}, record: &record{state: 1}}
 	b, err := log.Get(recordKey)
 	if err == nil && b != nil {
@@ -130,13 +135,7 @@ func (n *Node) open() error {
 	}
 	if r.snapshot != nil {
 		n.done = r.meta.Index
-		// A power loss came between the record of a snapshot from elsewhere and raft's delete of the
-		// log: what follows the snapshot would not follow the log.
-		last, err := log.LastIndex()
-		if err == nil && last < r.meta.Index {
-			err = log.DeleteRange(0, last)
-		}
-		if err != nil {
+		if err := fitLog(log, r.meta); err != nil {
 			return err
 		}
 	}
@@ -150,6 +149,26 @@ func (n *Node) open() error {
 	})
 	n.transport.TimeoutScale = 1 // with headerSize: see there
 	return n.startRaft()
+}
+
+// birthKey is the key of a node's birth in the stable store.
+var birthKey = []byte("brock/birth")
+
+// readBirth returns the birth of the node with this log. It stores one if the directory is new.
+func readBirth(log *raftstore.Store) (b birth, err error) {
+	stored, err := log.Get(birthKey)
+	if err != nil {
+		return b, err
+	}
+	if stored == nil {
+		_, _ = rand.Read(b[:]) // never fails
+		return b, log.Set(birthKey, append([]byte{format}, b[:]...))
+	}
+	d := decoder{b: stored}
+	d.readFormat()
+	d.check(len(d.b) == len(b), "is not 8 bytes long")
+	copy(b[:], d.b)
+	return b, d.wrap("birth")
 }
 
 // openState opens the state that the record names. If it has lost what the log can't repeat under the
@@ -171,6 +190,30 @@ func (n *Node) openState(r *record) (err error) {
 		return err
 	}
 	return removeAll(n.o.fs(), n.o.stateDir(r.state))
+}
+
+// fitLog deletes a log that does not go through the snapshot: it came from another node, and a power
+// loss came before the log was deleted.
+func fitLog(log *raftstore.Store, at *raft.SnapshotMeta) error {
+	first, err := log.FirstIndex()
+	if err != nil || first > at.Index {
+		return err
+	}
+	var l raft.Log
+	err = log.GetLog(at.Index, &l)
+	if err == nil && l.Term == at.Term {
+		return nil
+	}
+	if err != nil && err != raft.ErrLogNotFound {
+		return err
+	}
+	return log.DeleteRange(0, math.MaxUint64)
+}
+
+// newestSnapshot returns the newest snapshot, and whether this node has made it; nil: there is none.
+func (n *Node) newestSnapshot() (meta *raft.SnapshotMeta, own bool) {
+	r := n.snapshots.current()
+	return r.meta, r.snapshot != nil && r.snapshot.node == n.o.ID
 }
 
 // checkLog checks the invariant that the log has all entries that the state lacks.
@@ -204,7 +247,7 @@ func (n *Node) startRaft() error {
 	return nil
 }
 
-// address is where other nodes reach this one.
+// address is where other nodes reach this one, and no other one.
 func (n *Node) address() raft.ServerAddress { return raft.ServerAddress(n.mux.Addr().String()) }
 
 // Err returns why the node has stopped: ErrStopped with the reason, or brock.ErrClosed; nil while it
@@ -468,7 +511,8 @@ func (n *Node) Status() Status {
 		n.release(now)
 	}
 	for _, m := range n.raft.GetConfiguration().Configuration().Servers {
-		s.Members = append(s.Members, Member{string(m.ID), string(m.Address), m.Suffrage == raft.Voter})
+		host, _ := splitAddress(m.Address)
+		s.Members = append(s.Members, Member{string(m.ID), host, m.Suffrage == raft.Voter})
 	}
 	return s
 }

@@ -246,7 +246,7 @@ func TestIncrement(t *testing.T) {
 	}
 	for _, m := range c.members[:2] {
 		if n := c.leader().node.Load(); n.o.ID != m.id {
-			must(t, n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.id), m.address())))
+			must(t, n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.id), m.node.Load().address())))
 			break
 		}
 	}
