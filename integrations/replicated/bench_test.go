@@ -90,7 +90,7 @@ func BenchmarkView(b *testing.B) {
 				b.SetParallelism(16)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						err := n.View(context.Background(), maxAge, func(txn *brock.Txn) error {
+						err := n.View(context.Background(), maxAge, func(txn *Reader) error {
 							_, err := txn.Get([]byte("k"))
 							return err
 						})

@@ -154,13 +154,20 @@ func (x *client) operate() {
 	var out opOutput
 	var err error
 	call := time.Since(x.began)
-	key := []byte(in.key)
+	key, keyspace := []byte(in.key), []string{"", "a", "b"}[number/1000%3]
 	switch in.kind {
 	case 'r':
 		var now seen
-		err = n.View(ctx, Newest, func(txn *brock.Txn) error {
-			item, err := txn.Get(key)
-			if errors.Is(err, brock.ErrKeyNotFound) {
+		err = n.View(ctx, Newest, func(txn *Reader) error {
+			in, err := txn.In(keyspace)
+			if errors.Is(err, brock.ErrKeyspaceNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			item, err := in.Get(key)
+			if errors.Is(err, brock.ErrKeyNotFound) || errors.Is(err, brock.ErrKeyspaceNotFound) {
 				return nil
 			}
 			if err != nil {
@@ -184,7 +191,16 @@ func (x *client) operate() {
 		if in.kind == 'c' {
 			in.expect = x.seen[in.key].value
 			command.If(key, x.seen[in.key].version)
+			if x.rng.IntN(2) == 0 { // the same, of a range
+				c := &command.Conditions[0]
+				c.Upper, c.Range = append(key[:len(key):len(key)], 0), true
+				if in.expect != "" {
+					c.Count = 1
+				}
+			}
+			command.Conditions[0].Keyspace = keyspace
 		}
+		command.Operations[0].Keyspace = keyspace
 		var version uint64
 		version, err = n.Apply(ctx, command)
 		switch {

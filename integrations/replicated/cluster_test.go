@@ -169,8 +169,20 @@ func (c *cluster) compare() {
 	}
 	read := func(n *Node) map[string]pair {
 		all := map[string]pair{}
-		must(c.t, n.View(context.Background(), AnyAge, func(txn *brock.Txn) error {
-			for item, err := range txn.All() {
+		must(c.t, n.View(context.Background(), AnyAge, func(r *Reader) error {
+			for k := range r.state.db.Keyspaces() {
+				for item, err := range r.Txn.In(k).All() {
+					if err != nil {
+						return err
+					}
+					value, err := item.Value()
+					if err != nil {
+						return err
+					}
+					all[k.Name()+"/"+string(item.Key())] = pair{item.Version(), string(value)}
+				}
+			}
+			for item, err := range r.All() {
 				if err != nil {
 					return err
 				}
@@ -248,7 +260,7 @@ func (c *cluster) set(key, value string) uint64 {
 func get(n *Node, maxAge time.Duration, key string) (value string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	err = n.View(ctx, maxAge, func(txn *brock.Txn) error {
+	err = n.View(ctx, maxAge, func(txn *Reader) error {
 		item, err := txn.Get([]byte(key))
 		if errors.Is(err, brock.ErrKeyNotFound) {
 			return nil

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/integrations/replicated"
 	"github.com/brockdb/brock/integrations/replicated/internal/devcert"
 )
@@ -29,7 +28,7 @@ func serve(ctx context.Context, dir, address string, c *replicated.Credentials) 
 	if _, err := node.Apply(ctx, command); err != nil {
 		return err
 	}
-	return node.View(ctx, replicated.Newest, func(txn *brock.Txn) error {
+	return node.View(ctx, replicated.Newest, func(txn *replicated.Reader) error {
 		item, err := txn.Get([]byte("ann"))
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 // ctx ends before the state is new enough, ErrReplaced if fn ran for longer than Options.SwapWait while
 // a snapshot has replaced the state, or ErrStopped. An error of fn that is brock.ErrCorrupt stops the
 // node: it is damaged.
-func (n *Node) View(ctx context.Context, maxAge time.Duration, fn func(txn *brock.Txn) error) error {
+func (n *Node) View(ctx context.Context, maxAge time.Duration, fn func(r *Reader) error) error {
 	if err := n.refresh(ctx, maxAge); err != nil {
 		return err
 	}
@@ -35,8 +36,24 @@ func (n *Node) View(ctx context.Context, maxAge time.Duration, fn func(txn *broc
 		return err
 	}
 	defer n.release(s)
-	err = s.db.ViewContext(ctx, brock.TxnOptions{}, fn)
+	err = s.db.ViewContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return fn(&Reader{txn, s}) })
 	return n.explain(s, err)
+}
+
+// Reader is the read-only transaction of a View. It reads the default keyspace.
+type Reader struct {
+	*brock.Txn
+	state *state
+}
+
+// In returns the transaction for another keyspace. Where there is none of this name yet it returns
+// brock.ErrKeyspaceNotFound.
+func (r *Reader) In(keyspace string) (*brock.Txn, error) {
+	k := r.state.keyspace(keyspace)
+	if k == nil {
+		return nil, fmt.Errorf("replicated: keyspace %q: %w", keyspace, brock.ErrKeyspaceNotFound)
+	}
+	return r.Txn.In(k), nil
 }
 
 // explain says why a store was closed under a reader, and stops the node if the reader has met damage.
@@ -257,7 +274,7 @@ func (n *Node) lastSeen(index, done uint64) uint64 {
 	return done
 }
 
-// Watch yields what is done, as brock.DB.Watch does, of the user's keys. It begins anew with
+// Watch yields what is done, as brock.DB.Watch does, in the keyspaces that are there when it begins. It begins anew with
 // ErrReplaced when a snapshot replaces the state: Positions belong to one state of one node.
 func (n *Node) Watch(ctx context.Context, o brock.WatchOptions) iter.Seq2[*brock.Commit, error] {
 	return func(yield func(*brock.Commit, error) bool) {
@@ -273,6 +290,11 @@ func (n *Node) Watch(ctx context.Context, o brock.WatchOptions) iter.Seq2[*brock
 		defer context.AfterFunc(n.ctx, cancel)()
 		o.Buffered = true // the log is on the disk
 		o.Keyspaces = []*brock.Keyspace{s.db.Default()}
+		for k := range s.db.Keyspaces() {
+			if k != s.own {
+				o.Keyspaces = append(o.Keyspaces, k)
+			}
+		}
 		for c, err := range s.db.Watch(ctx, o) {
 			switch {
 			case err == nil:
@@ -303,8 +325,9 @@ func (n *Node) Digest(ctx context.Context) (index uint64, digest [sha256.Size]by
 	defer snapshot.Close()
 	h := sha256.New()
 	err = snapshot.View(ctx, func(txn *brock.Txn) error {
-		for _, t := range []*brock.Txn{txn, txn.In(s.own)} {
-			for item, err := range t.All() {
+		for _, k := range append([]*brock.Keyspace{s.db.Default()}, slices.Collect(s.db.Keyspaces())...) {
+			h.Write(appendBytes(nil, []byte(k.Name())))
+			for item, err := range txn.In(k).All() {
 				if err != nil {
 					return err
 				}

@@ -20,7 +20,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/integrations/replicated"
 	"github.com/brockdb/brock/integrations/replicated/internal/devcert"
 )
@@ -110,7 +109,7 @@ func obey(node *replicated.Node, words []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	read := func(maxAge time.Duration) (value string, err error) {
-		err = node.View(ctx, maxAge, func(txn *brock.Txn) error {
+		err = node.View(ctx, maxAge, func(txn *replicated.Reader) error {
 			item, err := txn.Get([]byte(words[1]))
 			if err != nil {
 				return err
