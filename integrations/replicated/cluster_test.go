@@ -34,6 +34,7 @@ type cluster struct {
 	members []*member
 	options func(o *Options) // changes the options of each node
 	ending  sync.WaitGroup
+	alone   bool // start opens nodes alone
 }
 
 // newCluster starts n nodes that are a group.
@@ -83,7 +84,7 @@ func (c *cluster) tryStart(m *member) (*Node, error) {
 	if c.options != nil {
 		c.options(&o)
 	}
-	return Open(o)
+	return openNode(o, c.alone)
 }
 
 // crash ends a node as kill -9 does (vfs.All) or as a power loss does. What it answers from now on

@@ -28,8 +28,8 @@ func serve(ctx context.Context, dir, address string, c *replicated.Credentials) 
 	if _, err := node.Apply(ctx, command); err != nil {
 		return err
 	}
-	return node.View(ctx, replicated.Newest, func(txn *replicated.Reader) error {
-		item, err := txn.Get([]byte("ann"))
+	return node.View(ctx, replicated.Newest, func(r *replicated.Reader) error {
+		item, err := r.Get([]byte("ann"))
 		if err != nil {
 			return err
 		}

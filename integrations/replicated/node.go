@@ -68,7 +68,18 @@ type Node struct {
 // begins one, Join joins one. One that was in a group goes on there.
 //
 // It returns the errors of brock.Open. A node with a damaged store is not opened: see README.md.
-func Open(o Options) (*Node, error) {
+func Open(o Options) (*Node, error) { return openNode(o, false) }
+
+// OpenAlone opens a node as the only member of its group. It is the way back when a majority of the voters
+// is lost for good: without it the group never goes on. Commands in this node's log count, also those that
+// were not acknowledged; those that others have acknowledged without this node are lost. So take the
+// node whose Status had the greatest Applied, and do it on one only. The other nodes' directories must be
+// deleted before they Join: this node has a new birth, so they can't reach it.
+//
+// The group needs to have had a command. If it is interrupted, call it again. Errors are those of Open.
+func OpenAlone(o Options) (*Node, error) { return openNode(o, true) }
+
+func openNode(o Options, alone bool) (*Node, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -92,7 +103,7 @@ func Open(o Options) (*Node, error) {
 	}
 	n.locally.run, n.leading.run = n.findIndex, n.leadIndex
 	n.disk = newDisk(n.fail, n.stopped, o.DiskWait)
-	if err := n.open(); err != nil {
+	if err := n.open(alone); err != nil {
 		n.fail(err)
 		return nil, errors.Join(err, n.closeStores())
 	}
@@ -105,7 +116,7 @@ func Open(o Options) (*Node, error) {
 }
 
 // open opens the stores, and starts raft.
-func (n *Node) open() error {
+func (n *Node) open(alone bool) error {
 	o := &n.o
 	if err := o.fs().MkdirAll(o.Dir); err != nil {
 		return err
@@ -114,7 +125,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	if n.mux.birth, err = readBirth(log); err != nil {
+	if n.mux.birth, err = readBirth(log, alone); err != nil {
 		return errors.Join(err, log.Close())
 	}
 	n.log = &guardedLog{Store: log, disk: n.disk, snapshot: n.newestSnapshot}
@@ -148,19 +159,19 @@ func (n *Node) open() error {
 		MaxRPCsInFlight: 1, // pipelining wedges followers, and gains little
 	})
 	n.transport.TimeoutScale = 1 // with headerSize: see there
-	return n.startRaft()
+	return n.startRaft(alone)
 }
 
 // birthKey is the key of a node's birth in the stable store.
 var birthKey = []byte("brock/birth")
 
-// readBirth returns the birth of the node with this log. It stores one if the directory is new.
-func readBirth(log *raftstore.Store) (b birth, err error) {
+// readBirth returns the birth of the node with this log. It stores one if the directory is new, or anew.
+func readBirth(log *raftstore.Store, anew bool) (b birth, err error) {
 	stored, err := log.Get(birthKey)
 	if err != nil {
 		return b, err
 	}
-	if stored == nil {
+	if stored == nil || anew {
 		_, _ = rand.Read(b[:]) // never fails
 		return b, log.Set(birthKey, append([]byte{format}, b[:]...))
 	}
@@ -227,7 +238,7 @@ func (n *Node) checkLog() error {
 
 // startRaft starts raft. It runs in a goroutine of its own, as raft panics and the guarded log ends the
 // goroutine when a store can't be read.
-func (n *Node) startRaft() error {
+func (n *Node) startRaft(alone bool) error {
 	n.log.finds.Store(true)
 	defer n.log.finds.Store(false)
 	started := make(chan error, 1)
@@ -239,7 +250,14 @@ func (n *Node) startRaft() error {
 			}
 			started <- err
 		}()
-		n.raft, err = raft.NewRaft(n.o.raftConfig(n.logger), &machine{n: n}, n.log, n.log, n.snapshots, n.transport)
+		config, m := n.o.raftConfig(n.logger), &machine{n: n}
+		if alone {
+			self := raft.Configuration{Servers: []raft.Server{{ID: config.LocalID, Address: n.address()}}}
+			if err = raft.RecoverCluster(config, m, n.log, n.log, n.snapshots, n.transport, self); err != nil {
+				return
+			}
+		}
+		n.raft, err = raft.NewRaft(config, m, n.log, n.log, n.snapshots, n.transport)
 	}()
 	if err := <-started; err != nil {
 		return errors.Join(err, n.Err())

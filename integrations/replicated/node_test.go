@@ -775,6 +775,56 @@ func TestCloseHandsOver(t *testing.T) {
 	}
 }
 
+// TestOpenAlone loses two of three nodes. The third one goes on alone, with all that its log has, and the
+// others come back as new nodes; one that comes back with what it had reaches nobody.
+func TestOpenAlone(t *testing.T) {
+	for _, options := range []func(o *Options){nil, smallLogs} {
+		c := newCluster(t, 3, options)
+		leader := c.leader()
+		if options != nil {
+			c.fill(leader.node.Load())
+		}
+		c.set("k", "acknowledged")
+		ctx := within(t, time.Minute)
+		alone, lost := c.others(leader)[0], []*member{leader, c.others(leader)[1]}
+		if v, err := get(alone.node.Load(), Newest, "k"); v != "acknowledged" {
+			t.Fatalf("%q, %v", v, err)
+		}
+		for _, m := range c.members {
+			c.crash(m, vfs.CrashOptions{Mode: vfs.Chaos, Seed: 3})
+		}
+		for range 2 { // again
+			c.alone = true
+			c.start(alone)
+			c.alone = false
+			n := alone.node.Load()
+			if v, err := get(n, Newest, "k"); v != "acknowledged" {
+				t.Fatalf("%q, %v", v, err)
+			}
+			if s := n.Status(); len(s.Members) != 1 || !s.Leads {
+				t.Errorf("%+v", s)
+			}
+			_, err := n.Apply(ctx, new(Command).Set([]byte("l"), []byte("alone")))
+			must(t, err)
+			c.crash(alone, vfs.CrashOptions{Mode: vfs.Chaos, Seed: 4})
+		}
+		for _, m := range c.members {
+			c.start(m)
+		}
+		time.Sleep(500 * time.Millisecond) // the two elect a leader, that one must not find the third
+		if v, err := get(alone.node.Load(), Newest, "l"); v != "alone" {
+			t.Errorf("%q, %v", v, err)
+		}
+		for _, m := range lost {
+			c.crash(m, vfs.CrashOptions{Mode: vfs.All})
+			m.mem = vfs.NewMem()
+			c.start(m)
+			must(t, m.node.Load().Join(ctx, string(alone.address()), true))
+		}
+		c.compare()
+	}
+}
+
 // TestOptionsAreChecked opens with options that can't be.
 func TestOptionsAreChecked(t *testing.T) {
 	good := Options{ID: "n", Dir: "d", Network: newNetwork().listen("a")}
