@@ -67,7 +67,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		m.bytes += len(l.Data)
 	}
 	m.flush(s)
-	m.n.setDone(logs[len(logs)-1].Index)
+	m.n.reads.setDone(logs[len(logs)-1].Index)
 	return results
 }
 
@@ -263,7 +263,7 @@ func (m *machine) Restore(source io.ReadCloser) error {
 	now := m.n.current()
 	// What the log has committed is the same everywhere: a state that is further needs nothing.
 	if now.applied.index >= h.applied.index {
-		m.n.setDone(r.meta.Index)
+		m.n.reads.setDone(r.meta.Index)
 		return nil
 	}
 	next, err := m.n.o.makeState(m.n.ctx, now.number+1, h)
@@ -274,6 +274,6 @@ func (m *machine) Restore(source io.ReadCloser) error {
 		return errors.Join(err, next.db.Close())
 	}
 	m.n.swap(next)
-	m.n.setDone(r.meta.Index)
+	m.n.reads.setDone(r.meta.Index)
 	return nil
 }

@@ -52,7 +52,7 @@ func (n *Node) Join(ctx context.Context, address string, voter bool) error {
 		}
 		d := decoder{b: answer}
 		began := time.Now()
-		if err := n.waitApplied(ctx, d.readNumber()); err != nil {
+		if err := n.reads.waitApplied(ctx, d.readNumber()); err != nil {
 			return err
 		}
 		caught = time.Since(began) < n.o.Heartbeat
@@ -100,7 +100,7 @@ func (n *Node) change(ctx context.Context, kind byte, id, address string) error 
 		f = n.raft.Barrier(timeout)
 	case kind == changeRemove:
 		if at.Suffrage == raft.Voter {
-			if err := n.confirmTerm(ctx, n.raft.CurrentTerm(), server); err != nil {
+			if err := n.reads.confirmTerm(ctx, n.raft.CurrentTerm(), server); err != nil {
 				return fmt.Errorf("%w: without %s there is no quorum: %w", errRefused, id, err)
 			}
 		}

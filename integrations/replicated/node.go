@@ -49,19 +49,13 @@ type Node struct {
 	stopped   chan struct{} // closed when the node stops
 	work      sync.WaitGroup
 
-	ready   atomic.Uint64 // the term in which this node leads and has committed an entry of its own
-	locally rounds        // find the index for a read of this node
-	leading rounds        // find the index for reads of all nodes; the leader's
-	none    atomic.Uint64 // 0: the clock of stores that nobody writes
+	reads reads
+	none  atomic.Uint64 // 0: the clock of stores that nobody writes
 
-	mu         sync.Mutex // guards:
-	err        error      // why the node has stopped
-	state      *state
-	done       uint64        // the machine has seen the log up to here
-	bell       chan struct{} // closed when done rises; nil: nobody waits
-	idle       []*ticket     // sessions that nobody uses
-	fresh      time.Time     // the state had everything up to freshIndex then
-	freshIndex uint64
+	mu    sync.Mutex // guards:
+	err   error      // why the node has stopped
+	state *state
+	idle  []*ticket // sessions that nobody uses
 }
 
 // Open opens a node, and makes its directory if it is not there. A new node has no group: Bootstrap
@@ -101,7 +95,7 @@ func openNode(o Options, alone bool) (*Node, error) {
 	n.peers.dial = func(a raft.ServerAddress, t time.Duration) (net.Conn, error) {
 		return n.mux.dialAs(prefacePeer, a, t)
 	}
-	n.locally.run, n.leading.run = n.findIndex, n.leadIndex
+	n.reads.n, n.reads.locally.run, n.reads.leading.run = n, n.reads.findIndex, n.reads.leadIndex
 	n.disk = newDisk(n.fail, n.stopped, o.DiskWait)
 	if err := n.open(alone); err != nil {
 		n.fail(err)
@@ -128,8 +122,8 @@ func (n *Node) open(alone bool) error {
 	if n.mux.birth, err = readBirth(log, alone); err != nil {
 		return errors.Join(err, log.Close())
 	}
-	n.log = &guardedLog{Store: log, disk: n.disk, snapshot: n.newestSnapshot}
 	n.snapshots = &snapshots{n: n, users: map[string]int{}, record: &record{state: 1}}
+	n.log = &guardedLog{Store: log, disk: n.disk, snapshot: n.snapshots.newest}
 	b, err := log.Get(recordKey)
 	if err == nil && b != nil {
 		n.snapshots.record, err = decodeRecord(b)
@@ -145,12 +139,12 @@ func (n *Node) open(alone bool) error {
 		return err
 	}
 	if r.snapshot != nil {
-		n.done = r.meta.Index
+		n.reads.done = r.meta.Index
 		if err := fitLog(log, r.meta); err != nil {
 			return err
 		}
 	}
-	n.done = max(n.done, n.state.applied.index)
+	n.reads.done = max(n.reads.done, n.state.applied.index)
 	if err := n.checkLog(); err != nil {
 		return err
 	}
@@ -221,19 +215,13 @@ func fitLog(log *raftstore.Store, at *raft.SnapshotMeta) error {
 	return log.DeleteRange(0, math.MaxUint64)
 }
 
-// newestSnapshot returns the newest snapshot, and whether this node has made it; nil: there is none.
-func (n *Node) newestSnapshot() (meta *raft.SnapshotMeta, own bool) {
-	r := n.snapshots.current()
-	return r.meta, r.snapshot != nil && r.snapshot.node == n.o.ID
-}
-
 // checkLog checks the invariant that the log has all entries that the state lacks.
 func (n *Node) checkLog() error {
 	first, err := n.log.FirstIndex()
-	if err != nil || first <= n.done+1 {
+	if err != nil || first <= n.reads.done+1 {
 		return err
 	}
-	return fmt.Errorf("replicated: the log begins at %d, the state ends at %d: %w", first, n.done, brock.ErrCorrupt)
+	return fmt.Errorf("replicated: the log begins at %d, the state ends at %d: %w", first, n.reads.done, brock.ErrCorrupt)
 }
 
 // startRaft starts raft. It runs in a goroutine of its own, as raft panics and the guarded log ends the
@@ -486,20 +474,6 @@ func (n *Node) swap(next *state) {
 	}()
 }
 
-// setDone notes that the machine has seen the log up to index.
-func (n *Node) setDone(index uint64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if index <= n.done {
-		return
-	}
-	n.done = index
-	if n.bell != nil {
-		close(n.bell)
-		n.bell = nil
-	}
-}
-
 // Status is what a node knows of itself and its group.
 type Status struct {
 	ID          string
@@ -511,7 +485,6 @@ type Status struct {
 	Snapshot    uint64    // index of the newest snapshot; 0: none
 	LastContact time.Time // with the leader
 	Members     []Member
-	Err         error // why the node has stopped
 }
 
 // Status returns the status. It asks nobody.
@@ -519,7 +492,7 @@ func (n *Node) Status() Status {
 	_, leader := n.raft.LeaderWithID()
 	s := Status{
 		ID: n.o.ID, Leader: string(leader), Leads: n.raft.State() == raft.Leader, Term: n.raft.CurrentTerm(),
-		Committed: n.raft.CommitIndex(), LastContact: n.raft.LastContact(), Err: n.Err(),
+		Committed: n.raft.CommitIndex(), LastContact: n.raft.LastContact(),
 	}
 	if r := n.snapshots.current(); r.snapshot != nil {
 		s.Snapshot = r.meta.Index

@@ -540,7 +540,7 @@ func TestReadsOfALeaderThatWasDeposed(t *testing.T) {
 		}
 	}
 	// Whatever it thinks that it is.
-	if err := n.confirmTerm(within(t, time.Second), term, ""); err == nil {
+	if err := n.reads.confirmTerm(within(t, time.Second), term, ""); err == nil {
 		t.Error("a leader and a node that does not vote are taken for a quorum")
 	}
 	other := c.others(leader)[0]

@@ -64,6 +64,12 @@ func (s *snapshots) current() *record {
 	return s.record
 }
 
+// newest returns the newest snapshot, and whether this node has made it; nil: there is none.
+func (s *snapshots) newest() (meta *raft.SnapshotMeta, own bool) {
+	r := s.current()
+	return r.meta, r.snapshot != nil && r.snapshot.node == s.n.o.ID
+}
+
 // List implements raft.SnapshotStore.
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	r := s.current()

@@ -130,7 +130,7 @@ func obey(node *replicated.Node, words []string) (string, error) {
 		return read(replicated.AnyAge)
 	case len(words) == 1 && words[0] == "status":
 		s := node.Status()
-		return fmt.Sprintf("leader %s, term %d, applied %d, snapshot %d", s.Leader, s.Term, s.Applied, s.Snapshot), s.Err
+		return fmt.Sprintf("leader %s, term %d, applied %d, snapshot %d", s.Leader, s.Term, s.Applied, s.Snapshot), node.Err()
 	case len(words) == 1 && words[0] == "digest":
 		index, digest, err := node.Digest(ctx)
 		return fmt.Sprintf("%d %x", index, digest[:8]), err
