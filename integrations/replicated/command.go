@@ -234,7 +234,9 @@ func (d *decoder) readName() string {
 func (d *decoder) readCommand(c *Command, later bool) {
 	names := []string{""}
 	if later {
-		for n := d.readCount(); n > 0 && d.err == nil; n-- {
+		n := d.readCount()
+		d.check(n <= MaxKeyspaces, "names too many keyspaces")
+		for ; n > 0 && d.err == nil; n-- {
 			names = append(names, d.readName())
 		}
 	}
