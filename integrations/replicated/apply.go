@@ -1,9 +1,11 @@
 package replicated
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -24,6 +26,9 @@ type ticket struct{ id, sequence uint64 }
 // It returns ErrConflict if a condition does not hold; brock.ErrInvalid, and ErrStopped if it was not
 // sent; else an error that is ErrUnknown too, if it was sent: the command may be done, also later.
 func (n *Node) Apply(ctx context.Context, c *Command) (version uint64, err error) {
+	if err := n.makeKeyspaces(ctx, c); err != nil {
+		return 0, err
+	}
 	for {
 		t, err := n.takeSession(ctx)
 		if err != nil {
@@ -55,6 +60,36 @@ func (n *Node) Apply(ctx context.Context, c *Command) (version uint64, err error
 		}
 		return r.index, nil
 	}
+}
+
+// makeKeyspaces makes the keyspaces that a command writes to and this node does not have.
+func (n *Node) makeKeyspaces(ctx context.Context, c *Command) error {
+	s, err := n.acquire()
+	if err != nil {
+		return err
+	}
+	defer n.release(s)
+	var names []string
+	for i := range c.Operations {
+		names = addName(names, c.Operations[i].Keyspace)
+	}
+	for _, name := range names {
+		if s.keyspace(name) != nil {
+			continue
+		}
+		b := (&entry{kind: kindKeyspace, name: name}).encode()
+		if _, err := decodeEntry(b); err != nil {
+			return err
+		}
+		r, _, err := n.send(ctx, b)
+		if err == nil && !r.holds {
+			err = fmt.Errorf("replicated: more than %d keyspaces: %w", MaxKeyspaces, brock.ErrInvalid)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeSession returns a session, which the caller has alone.
@@ -174,30 +209,52 @@ func classify(err error) error {
 	return err
 }
 
-// Txn is the transaction of an Update. It reads one version of the state, and its own writes.
+// Txn is the transaction of an Update. It reads one version of the state, and its own writes. Its methods
+// address one keyspace, the default one at first.
 type Txn struct {
-	txn     *brock.Txn
-	command Command
-	read    map[string]bool
-	written map[string]Operation
+	*update
+	keyspace string
 }
+
+// update is what the Txns of all keyspaces share.
+type update struct {
+	reader  *Reader
+	command Command
+	read    map[place]bool
+	written map[place]Operation
+}
+
+// place is a key in a keyspace.
+type place struct{ keyspace, key string }
+
+// In returns the transaction for another keyspace; "" is the default one. A write makes one that is not
+// there.
+func (t *Txn) In(keyspace string) *Txn { return &Txn{t.update, keyspace} }
 
 // Get returns the value of a key, in new memory, or brock.ErrKeyNotFound. The commit depends on it: it
 // is refused if the key is set or deleted meanwhile.
 func (t *Txn) Get(key []byte) ([]byte, error) {
-	if o, ok := t.written[string(key)]; ok {
+	at := place{t.keyspace, string(key)}
+	if o, ok := t.written[at]; ok {
 		if o.Kind == OpDelete {
 			return nil, brock.ErrKeyNotFound
 		}
 		return append([]byte{}, o.Value...), nil
 	}
-	item, err := t.txn.Get(key)
+	var item *brock.Item
+	txn, err := t.reader.In(t.keyspace)
+	if err == nil {
+		item, err = txn.Get(key)
+	}
+	if errors.Is(err, brock.ErrKeyspaceNotFound) {
+		err = brock.ErrKeyNotFound
+	}
 	if err != nil && !errors.Is(err, brock.ErrKeyNotFound) {
 		return nil, err
 	}
-	if !t.read[string(key)] {
-		t.read[string(key)] = true
-		c := Condition{Key: append([]byte{}, key...)}
+	if !t.read[at] {
+		t.read[at] = true
+		c := Condition{Keyspace: t.keyspace, Key: append([]byte{}, key...)}
 		if err == nil {
 			c.Version = item.Version()
 		}
@@ -209,6 +266,41 @@ func (t *Txn) Get(key []byte) ([]byte, error) {
 	return item.ValueCopy(nil)
 }
 
+// Range yields the keys in [lo, hi); a nil hi is no bound. It does not see the writes of the Txn. An item
+// is valid until the next one. The commit depends on it: it is refused if anything in the range, as far as
+// it was walked, has changed. More than MaxRange keys are brock.ErrInvalid.
+func (t *Txn) Range(lo, hi []byte) iter.Seq2[*brock.Item, error] {
+	return func(yield func(*brock.Item, error) bool) {
+		c := Condition{Keyspace: t.keyspace, Key: append([]byte{}, lo...), Upper: bytes.Clone(hi), Range: true, Version: t.reader.ReadVersion()}
+		defer func() { t.command.Conditions = append(t.command.Conditions, c) }()
+		txn, err := t.reader.In(t.keyspace)
+		if err != nil {
+			return // there is no such keyspace, and no keys in it
+		}
+		for item, err := range txn.Range(lo, hi) {
+			if errors.Is(err, brock.ErrKeyspaceNotFound) { // it is younger than the transaction
+				return
+			}
+			if err == nil && c.Count == MaxRange {
+				item, err = nil, fmt.Errorf("replicated: a range of more than %d keys: %w", MaxRange, brock.ErrInvalid)
+			}
+			if err == nil {
+				c.Count++
+			}
+			var end []byte
+			if err == nil {
+				end = append(item.KeyCopy(nil), 0)
+			}
+			if !yield(item, err) || err != nil {
+				if err == nil {
+					c.Upper = end
+				}
+				return
+			}
+		}
+	}
+}
+
 // Set sets a key. Key and value are copied.
 func (t *Txn) Set(key, value []byte) {
 	t.write(Operation{Kind: OpSet, Key: append([]byte{}, key...), Value: append([]byte{}, value...)})
@@ -218,8 +310,9 @@ func (t *Txn) Set(key, value []byte) {
 func (t *Txn) Delete(key []byte) { t.write(Operation{Kind: OpDelete, Key: append([]byte{}, key...)}) }
 
 func (t *Txn) write(o Operation) {
+	o.Keyspace = t.keyspace
 	t.command.Operations = append(t.command.Operations, o)
-	t.written[string(o.Key)] = o
+	t.written[place{t.keyspace, string(o.Key)}] = o
 }
 
 // Update runs fn, and does what it has written if nothing that it has read has changed; else it runs fn
@@ -227,9 +320,9 @@ func (t *Txn) write(o Operation) {
 // what it has read was the newest state. Errors are those of fn and Apply, but for ErrConflict.
 func (n *Node) Update(ctx context.Context, fn func(t *Txn) error) (version uint64, err error) {
 	for wait := time.Millisecond; ; wait = min(2*wait, n.o.Heartbeat/4) {
-		t := &Txn{read: map[string]bool{}, written: map[string]Operation{}}
-		err := n.View(ctx, Newest, func(txn *brock.Txn) error {
-			t.txn = txn
+		t := &Txn{update: &update{read: map[place]bool{}, written: map[place]Operation{}}}
+		err := n.View(ctx, Newest, func(r *Reader) error {
+			t.reader = r
 			return fn(t)
 		})
 		if err != nil || len(t.command.Operations) == 0 {

@@ -18,7 +18,6 @@ func benchGroup(b *testing.B, n int) []*Node {
 	authority, err := devcert.NewAuthority(dir)
 	must(b, err)
 	var nodes []*Node
-	var all []Member
 	for i := range n {
 		id := fmt.Sprintf("n%d", i+1)
 		must(b, authority.Issue(dir, id))
@@ -29,9 +28,14 @@ func benchGroup(b *testing.B, n int) []*Node {
 		node, err := Open(Options{ID: id, Dir: filepath.Join(dir, id), Network: l})
 		must(b, err)
 		b.Cleanup(func() { _ = node.Close() })
-		nodes, all = append(nodes, node), append(all, Member{id, l.Addr().String(), true})
+		nodes = append(nodes, node)
+		if i == 0 {
+			must(b, node.Bootstrap(context.Background()))
+			continue
+		}
+		first, _ := splitAddress(nodes[0].address())
+		must(b, node.Join(context.Background(), first, true))
 	}
-	must(b, nodes[0].Bootstrap(context.Background(), all...))
 	_, err = nodes[0].Apply(context.Background(), new(Command).Set([]byte("k"), []byte("v")))
 	must(b, err)
 	return nodes
@@ -86,7 +90,7 @@ func BenchmarkView(b *testing.B) {
 				b.SetParallelism(16)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						err := n.View(context.Background(), maxAge, func(txn *brock.Txn) error {
+						err := n.View(context.Background(), maxAge, func(txn *Reader) error {
 							_, err := txn.Get([]byte("k"))
 							return err
 						})

@@ -154,13 +154,20 @@ func (x *client) operate() {
 	var out opOutput
 	var err error
 	call := time.Since(x.began)
-	key := []byte(in.key)
+	key, keyspace := []byte(in.key), []string{"", "a", "b"}[number/1000%3]
 	switch in.kind {
 	case 'r':
 		var now seen
-		err = n.View(ctx, Newest, func(txn *brock.Txn) error {
-			item, err := txn.Get(key)
-			if errors.Is(err, brock.ErrKeyNotFound) {
+		err = n.View(ctx, Newest, func(txn *Reader) error {
+			in, err := txn.In(keyspace)
+			if errors.Is(err, brock.ErrKeyspaceNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			item, err := in.Get(key)
+			if errors.Is(err, brock.ErrKeyNotFound) || errors.Is(err, brock.ErrKeyspaceNotFound) {
 				return nil
 			}
 			if err != nil {
@@ -184,7 +191,16 @@ func (x *client) operate() {
 		if in.kind == 'c' {
 			in.expect = x.seen[in.key].value
 			command.If(key, x.seen[in.key].version)
+			if x.rng.IntN(2) == 0 { // the same, of a range
+				c := &command.Conditions[0]
+				c.Upper, c.Range = append(key[:len(key):len(key)], 0), true
+				if in.expect != "" {
+					c.Count = 1
+				}
+			}
+			command.Conditions[0].Keyspace = keyspace
 		}
+		command.Operations[0].Keyspace = keyspace
 		var version uint64
 		version, err = n.Apply(ctx, command)
 		switch {
@@ -287,11 +303,17 @@ var faults = []fault{
 	{"lost disk", func(c *cluster, rng *rand.Rand) func() {
 		m := pick(c, rng)
 		c.crash(m, vfs.CrashOptions{Mode: vfs.All})
-		ctx := within(c.t, time.Minute)
-		must(c.t, c.any().Remove(ctx, m.id))
 		m.mem = vfs.NewMem()
+		c.start(m) // while it is a member: it must not vote
+		if rng.IntN(2) == 0 {
+			o := c.others(m)[rng.IntN(2)]
+			c.crash(o, vfs.CrashOptions{Mode: vfs.Chaos, Seed: rng.Uint64()})
+			time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
+			c.start(o)
+		}
 		return func() {
-			c.start(m)
+			ctx := within(c.t, time.Minute)
+			must(c.t, c.others(m)[0].node.Load().Remove(ctx, m.id))
 			must(c.t, m.node.Load().Join(ctx, string(c.leader().address()), true))
 		}
 	}},

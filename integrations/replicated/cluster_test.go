@@ -34,21 +34,22 @@ type cluster struct {
 	members []*member
 	options func(o *Options) // changes the options of each node
 	ending  sync.WaitGroup
+	alone   bool // start opens nodes alone
 }
 
 // newCluster starts n nodes that are a group.
 func newCluster(t testing.TB, n int, options func(o *Options)) *cluster {
 	c := &cluster{t: t, net: newNetwork(), options: options}
-	var all []Member
+	t.Cleanup(c.close)
 	for i := range n {
 		m := c.add(fmt.Sprintf("n%d", i+1))
-		all = append(all, Member{ID: m.id, Address: string(m.address()), Voter: true})
-	}
-	for _, m := range c.members {
 		c.start(m)
+		if i == 0 {
+			must(t, m.node.Load().Bootstrap(context.Background()))
+		} else {
+			must(t, m.node.Load().Join(within(t, time.Minute), string(c.members[0].address()), true))
+		}
 	}
-	must(t, c.members[0].node.Load().Bootstrap(context.Background(), all...))
-	t.Cleanup(c.close)
 	return c
 }
 
@@ -83,7 +84,7 @@ func (c *cluster) tryStart(m *member) (*Node, error) {
 	if c.options != nil {
 		c.options(&o)
 	}
-	return Open(o)
+	return openNode(o, c.alone)
 }
 
 // crash ends a node as kill -9 does (vfs.All) or as a power loss does. What it answers from now on
@@ -169,8 +170,20 @@ func (c *cluster) compare() {
 	}
 	read := func(n *Node) map[string]pair {
 		all := map[string]pair{}
-		must(c.t, n.View(context.Background(), AnyAge, func(txn *brock.Txn) error {
-			for item, err := range txn.All() {
+		must(c.t, n.View(context.Background(), AnyAge, func(r *Reader) error {
+			for k := range r.state.db.Keyspaces() {
+				for item, err := range r.Txn.In(k).All() {
+					if err != nil {
+						return err
+					}
+					value, err := item.Value()
+					if err != nil {
+						return err
+					}
+					all[k.Name()+"/"+string(item.Key())] = pair{item.Version(), string(value)}
+				}
+			}
+			for item, err := range r.All() {
 				if err != nil {
 					return err
 				}
@@ -248,7 +261,7 @@ func (c *cluster) set(key, value string) uint64 {
 func get(n *Node, maxAge time.Duration, key string) (value string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	err = n.View(ctx, maxAge, func(txn *brock.Txn) error {
+	err = n.View(ctx, maxAge, func(txn *Reader) error {
 		item, err := txn.Get([]byte(key))
 		if errors.Is(err, brock.ErrKeyNotFound) {
 			return nil

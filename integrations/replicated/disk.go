@@ -1,6 +1,8 @@
 package replicated
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -105,6 +107,13 @@ type guardedLog struct {
 	count atomic.Int64 // of these entries
 	finds atomic.Bool  // raft starts: it reads the entries behind the snapshot
 	cut   atomic.Bool  // the tail was deleted, and raft does not know yet where the log ends
+
+	// snapshot returns the newest snapshot, and whether this node has made it; nil: there is none.
+	snapshot func() (meta *raft.SnapshotMeta, own bool)
+
+	// Raft's main goroutine alone has these.
+	voteTerm uint64    // of the vote that is about to be stored
+	full     time.Time // since when each append has failed; zero: the last one has not
 }
 
 var (
@@ -117,14 +126,18 @@ var (
 func (g *guardedLog) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs implements raft.LogStore. On a full disk a leader steps down and a follower does not
-// acknowledge, so an error is enough; after any other one the node stops.
+// acknowledge, so an error is enough for some time; after any other one the node stops.
 func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 	store := func() error { return g.Store.StoreLogs(logs) }
-	if g.cut.Load() {
-		// Raft would go on as if the deleted entries were there.
+	if g.cut.Load() || changesMembers(logs) {
+		// Raft would go on as if the deleted entries, or the new members, were there.
 		g.disk.must(store)
 	} else if err := g.disk.do(store); err != nil {
-		if !passes(err) && !errors.Is(err, raftstore.ErrGap) {
+		if g.full.IsZero() {
+			g.full = time.Now()
+		}
+		// For each append that fails the leader steps back by an entry, in the end to a snapshot.
+		if !passes(err) && !errors.Is(err, raftstore.ErrGap) || time.Since(g.full) > g.disk.limit {
 			g.disk.fail(err)
 		}
 		return err
@@ -132,8 +145,18 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 	for _, l := range logs {
 		g.note(l)
 	}
+	g.full = time.Time{}
 	g.cut.Store(false)
 	return nil
+}
+
+func changesMembers(logs []*raft.Log) bool {
+	for _, l := range logs {
+		if l.Type == raft.LogConfiguration {
+			return true
+		}
+	}
+	return false
 }
 
 // note counts an entry.
@@ -142,9 +165,15 @@ func (g *guardedLog) note(l *raft.Log) {
 	g.count.Add(1)
 }
 
-// GetLog implements raft.LogStore.
+// GetLog implements raft.LogStore. Behind a snapshot of another node the log may go on, with entries
+// that the group does not have. Raft compares the first one with what the leader sends if it learns the
+// term of the snapshot here.
 func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	err := g.Store.GetLog(index, l)
+	if meta, _ := g.snapshot(); err == raft.ErrLogNotFound && meta != nil && meta.Index == index {
+		*l = raft.Log{Index: index, Term: meta.Term, Type: raft.LogNoop}
+		return nil
+	}
 	if err != nil && err != raft.ErrLogNotFound {
 		g.disk.fail(fmt.Errorf("read the log: %w", err))
 		runtime.Goexit() // raft would panic
@@ -155,22 +184,80 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	return err
 }
 
-// DeleteRange implements raft.LogStore. Raft deletes the tail when another leader has other entries.
+// keptBehind is how many entries stay in the log before a snapshot at least. A follower may have stored
+// as many as one request has, and its answer was lost: a snapshot must not lie among these.
+const keptBehind = 2 * maxAppendEntries
+
+// DeleteRange implements raft.LogStore. Raft deletes the head of the log behind a snapshot, and the tail
+// when another leader has other entries. When it gets a snapshot it deletes all, but goes on as if the
+// entries behind the snapshot were there: these stay until the leader sends others.
 func (g *guardedLog) DeleteRange(lowest, highest uint64) error {
+	if meta, own := g.snapshot(); meta != nil && lowest <= meta.Index {
+		highest = min(highest, meta.Index)
+		if own {
+			highest = min(highest, max(meta.Index, keptBehind)-keptBehind)
+		}
+	}
+	if lowest > highest {
+		return nil
+	}
+	remove := func() error { return g.Store.DeleteRange(lowest, highest) }
 	if last, err := g.Store.LastIndex(); err == nil && highest >= last {
 		g.cut.Store(true)
+		g.disk.must(remove)
+		return nil
 	}
-	return g.disk.do(func() error { return g.Store.DeleteRange(lowest, highest) })
+	return g.disk.do(remove)
 }
 
-// Set implements raft.StableStore: of a vote.
+// Raft keeps its vote under two keys, and stores them one after the other. If a crash came between, the
+// node would have a vote for the candidate of an older term, and repeat it without a look at how far
+// that one's log is. So both lie in one key.
+var (
+	voteTermKey      = []byte("LastVoteTerm")
+	voteCandidateKey = []byte("LastVoteCand")
+	voteKey          = []byte("brock/vote") // term, 8 bytes big-endian, and candidate
+)
+
+// Set implements raft.StableStore: of a vote's candidate. If it can't be stored, raft would panic.
 func (g *guardedLog) Set(key, value []byte) error {
+	if bytes.Equal(key, voteCandidateKey) {
+		key, value = voteKey, append(binary.BigEndian.AppendUint64(nil, g.voteTerm), value...)
+	}
 	g.disk.must(func() error { return g.Store.Set(key, value) })
 	return nil
 }
 
-// SetUint64 implements raft.StableStore: of a term or a vote. Raft panics when it fails.
+// SetUint64 implements raft.StableStore: of a term, or a vote's term.
 func (g *guardedLog) SetUint64(key []byte, value uint64) error {
+	if bytes.Equal(key, voteTermKey) {
+		g.voteTerm = value // Set stores it
+		return nil
+	}
 	g.disk.must(func() error { return g.Store.SetUint64(key, value) })
 	return nil
+}
+
+// Get implements raft.StableStore.
+func (g *guardedLog) Get(key []byte) ([]byte, error) {
+	if !bytes.Equal(key, voteCandidateKey) {
+		return g.Store.Get(key)
+	}
+	vote, err := g.Store.Get(voteKey)
+	if err != nil || len(vote) < 8 {
+		return nil, err
+	}
+	return vote[8:], nil
+}
+
+// GetUint64 implements raft.StableStore.
+func (g *guardedLog) GetUint64(key []byte) (uint64, error) {
+	if !bytes.Equal(key, voteTermKey) {
+		return g.Store.GetUint64(key)
+	}
+	vote, err := g.Store.Get(voteKey)
+	if err != nil || len(vote) < 8 {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(vote), nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+func noSnapshot() (*raft.SnapshotMeta, bool) { return nil, false }
+
 // TestFullDiskBehindACut deletes the tail of a log, and then has no space for what follows. Raft still
 // counts the deleted entries, so it must not get an error, but wait, or the node must stop.
 func TestFullDiskBehindACut(t *testing.T) {
@@ -20,7 +22,7 @@ func TestFullDiskBehindACut(t *testing.T) {
 	defer store.Close()
 	failed, stopped := make(chan error, 1), make(chan struct{})
 	defer close(stopped)
-	g := &guardedLog{Store: store, disk: newDisk(func(err error) { failed <- err }, stopped, time.Minute)}
+	g := &guardedLog{Store: store, snapshot: noSnapshot, disk: newDisk(func(err error) { failed <- err }, stopped, time.Minute)}
 	entries := func(from, to uint64) (logs []*raft.Log) {
 		for i := from; i <= to; i++ {
 			logs = append(logs, &raft.Log{Index: i, Term: 1, Data: make([]byte, 8000)})
@@ -59,7 +61,7 @@ func TestDiskErrorEndsTheGoroutine(t *testing.T) {
 	must(t, err)
 	failed, stopped := make(chan error, 1), make(chan struct{})
 	defer close(stopped)
-	g := &guardedLog{Store: store, disk: newDisk(func(err error) { failed <- err }, stopped, time.Minute)}
+	g := &guardedLog{Store: store, snapshot: noSnapshot, disk: newDisk(func(err error) { failed <- err }, stopped, time.Minute)}
 	must(t, store.Close())
 	ended := make(chan bool, 1)
 	go func() {

@@ -22,8 +22,9 @@
 //
 // They are checked where they must hold; a node in which one does not hold is not opened, or stops.
 //
-//   - The newest version of a state is the index of the last command in it, on all nodes. So a state
-//     that has lost commits that its manifest still knows of is made anew of the checkpoint.
+//   - The newest version of a state is the index of the last command in it, on all nodes, but between
+//     the entry that makes a keyspace and the next command. So a state that has lost commits that its
+//     manifest still knows of is made anew of the checkpoint.
 //   - What a command does depends on the log up to it, and on nothing else: on no clock, no chance, no
 //     batch, no restart.
 //   - An entry that the state has is not done again. A command that is sent again is not done again.
@@ -31,6 +32,9 @@
 //   - A checkpoint has exactly the command that its header names.
 //   - A read waits until the state has all that was committed when it began, as told by a leader that a
 //     quorum has confirmed after that.
+//   - A node that has lost its directory is another node, whatever its ID is. A node that was told that a
+//     member is removed can count on it.
+//   - A vote is stored by one write. What a node has acknowledged no snapshot takes away.
 //   - A node whose disk fails, hangs or has damage is not heard of any more: it neither votes nor
 //     leads.
 //

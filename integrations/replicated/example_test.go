@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/integrations/replicated"
 	"github.com/brockdb/brock/integrations/replicated/internal/devcert"
 )
@@ -22,16 +21,15 @@ func serve(ctx context.Context, dir, address string, c *replicated.Credentials) 
 		return err
 	}
 	defer node.Close()
-	self := replicated.Member{ID: "n1", Address: network.Addr().String(), Voter: true}
-	if err := node.Bootstrap(ctx, self); err != nil { // others Join
+	if err := node.Bootstrap(ctx); err != nil { // others Join
 		return err
 	}
 	command := new(replicated.Command).If([]byte("ann"), 0).Set([]byte("ann"), []byte("hello"))
 	if _, err := node.Apply(ctx, command); err != nil {
 		return err
 	}
-	return node.View(ctx, replicated.Newest, func(txn *brock.Txn) error {
-		item, err := txn.Get([]byte("ann"))
+	return node.View(ctx, replicated.Newest, func(r *replicated.Reader) error {
+		item, err := r.Get([]byte("ann"))
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,12 @@ func examples() []struct {
 	command.Operations[0].Meta = 9
 	command.Operations[0].ExpiresAt = time.UnixMilli(1_800_000_000_000)
 	write := entry{Command: *command, kind: kindWrite, session: 300, sequence: 2, time: 1_700_000_000_000}
+	later := new(Command).IfRange([]byte("a"), []byte("b"), 4711, 3).If([]byte("stock"), 17).IfRange(nil, nil, 4711, 0).
+		Set([]byte("stock"), []byte("4")).Delete([]byte("old"))
+	later.Conditions[0].Keyspace, later.Conditions[2].Keyspace = "shops", "stocks"
+	later.Operations[1].Keyspace = "shops"
+	named := entry{Command: *later, kind: kindWrite, session: 300, sequence: 2, time: 1_700_000_000_000}
+	keyspace := entry{kind: kindKeyspace, name: "shops"}
 	begin := entry{kind: kindSession, time: 1_700_000_000_000}
 	at := applied{index: 4711, term: 3, clock: 1_700_000_000_000}
 	h := &header{name: "4711-00c0ffee", node: "n1", address: "n1:7070", applied: at}
@@ -42,6 +48,8 @@ func examples() []struct {
 		decode func(b []byte) ([]byte, error)
 	}{
 		{"command", write.encode(), encodeAgain(decodeEntry)},
+		{"command with keyspaces and ranges", named.encode(), encodeAgain(decodeEntry)},
+		{"command that makes a keyspace", keyspace.encode(), encodeAgain(decodeEntry)},
 		{"command that begins a session", begin.encode(), encodeAgain(decodeEntry)},
 		{"applied", at.encode(), encodeAgain(decodeApplied)},
 		{"session", one.encode(), func(b []byte) ([]byte, error) {
@@ -114,7 +122,7 @@ func TestFormatRefuses(t *testing.T) {
 			continue
 		}
 		later := bytes.Clone(e.b)
-		later[0] = format + 1
+		later[0] = commandFormat + 1
 		if _, err := e.decode(later); err == nil || !strings.Contains(err.Error(), "format") {
 			t.Errorf("%s: a later format: %v", e.name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 
 	"github.com/brockdb/brock"
 	"github.com/hashicorp/raft"
@@ -57,13 +58,33 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		if m.bytes+len(l.Data) > pendingBytes {
 			m.flush(s)
 		}
+		if e.kind == kindKeyspace {
+			results[i] = m.makeKeyspace(s, l.Index, e.name)
+			continue
+		}
 		at = applied{l.Index, l.Term, max(at.clock, e.time)}
 		results[i] = m.decide(s, at, e)
 		m.bytes += len(l.Data)
 	}
 	m.flush(s)
-	m.n.setDone(logs[len(logs)-1].Index)
+	m.n.reads.setDone(logs[len(logs)-1].Index)
 	return results
+}
+
+// makeKeyspace makes a keyspace, if there is none of this name. Brock gives that a version of its own,
+// the one above the newest. It is at most the index of the entry, so the next command can have its own
+// one; and this entry has none: after a crash that comes before the next command, the state is behind.
+func (m *machine) makeKeyspace(s *state, index uint64, name string) result {
+	m.flush(s)
+	made := s.keyspace(name) != nil
+	if count := len(slices.Collect(s.db.Keyspaces())); !made && count <= MaxKeyspaces { // with our own one
+		m.n.disk.must(func() error {
+			_, err := s.db.Keyspace(name)
+			return err
+		})
+		made = true
+	}
+	return result{index: index, holds: made}
 }
 
 // decide finds out what an entry does. Each entry has a write, if only of how far the log is.
@@ -80,7 +101,7 @@ func (m *machine) decide(s *state, at applied, e *entry) result {
 	case e.sequence == of.sequence:
 		r = of.last // it was sent again
 	default:
-		if r.holds = m.holds(s, at, e); r.holds {
+		if r.holds = s.hasKeyspaces(e.Operations) && m.holds(s, at, e); r.holds {
 			w.operations = e.Operations
 		}
 		s.sessions.advance(of, e.sequence, r)
@@ -107,13 +128,13 @@ func (m *machine) holds(s *state, at applied, e *entry) bool {
 	// They are about the state at the entry before, and expiry goes by the clock at this one.
 	m.flush(s)
 	s.clock.Store(at.clock)
-	for _, c := range e.Conditions {
-		var version uint64
+	for i := range e.Conditions {
+		holds := false
 		m.n.disk.must(func() (err error) {
-			version, err = s.versionOf(c.Key)
+			holds, err = s.holds(&e.Conditions[i])
 			return err
 		})
-		if version != c.Version {
+		if !holds {
 			return false
 		}
 	}
@@ -134,7 +155,7 @@ func (m *machine) flush(s *state) {
 			if i < last && len(w.operations) == 0 && w.session == nil {
 				continue
 			}
-			if err := w.addTo(b, s.own); err != nil {
+			if err := w.addTo(b, s); err != nil {
 				return err
 			}
 		}
@@ -150,13 +171,15 @@ func (m *machine) flush(s *state) {
 }
 
 // addTo adds the write to a batch, as the version of its index.
-func (w *write) addTo(b *brock.Batch, own *brock.Keyspace) error {
+func (w *write) addTo(b *brock.Batch, s *state) error {
 	if err := b.At(w.at.index); err != nil {
 		return err
 	}
 	for i := range w.operations {
 		var err error
-		switch o := &w.operations[i]; o.Kind {
+		o := &w.operations[i]
+		b := b.In(s.keyspace(o.Keyspace))
+		switch o.Kind {
 		case OpSet:
 			err = b.SetEntry(&brock.Entry{Key: o.Key, Value: o.Value, Meta: o.Meta, ExpiresAt: o.ExpiresAt})
 		case OpDelete:
@@ -169,12 +192,12 @@ func (w *write) addTo(b *brock.Batch, own *brock.Keyspace) error {
 		}
 	}
 	if w.session != nil {
-		if err := b.In(own).Set(sessionKey(w.session.id), w.session.encode()); err != nil {
+		if err := b.In(s.own).Set(sessionKey(w.session.id), w.session.encode()); err != nil {
 			return err
 		}
 	}
 	if w.forgotten != nil {
-		return b.In(own).Delete(sessionKey(w.forgotten.id))
+		return b.In(s.own).Delete(sessionKey(w.forgotten.id))
 	}
 	return nil
 }
@@ -240,7 +263,7 @@ func (m *machine) Restore(source io.ReadCloser) error {
 	now := m.n.current()
 	// What the log has committed is the same everywhere: a state that is further needs nothing.
 	if now.applied.index >= h.applied.index {
-		m.n.setDone(r.meta.Index)
+		m.n.reads.setDone(r.meta.Index)
 		return nil
 	}
 	next, err := m.n.o.makeState(m.n.ctx, now.number+1, h)
@@ -251,6 +274,6 @@ func (m *machine) Restore(source io.ReadCloser) error {
 		return errors.Join(err, next.db.Close())
 	}
 	m.n.swap(next)
-	m.n.setDone(r.meta.Index)
+	m.n.reads.setDone(r.meta.Index)
 	return nil
 }

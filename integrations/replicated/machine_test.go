@@ -61,6 +61,9 @@ func TestBatchesDoNotMatter(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			e.If(key, versions[k])
 		}
+		if rng.IntN(8) == 0 {
+			e.IfRange(key, []byte{'a' + byte(k+1)}, versions[k], min(1, int(versions[k])))
+		}
 		switch rng.IntN(8) {
 		case 0:
 			e.Delete(key)
@@ -69,7 +72,7 @@ func TestBatchesDoNotMatter(t *testing.T) {
 			e.DeleteRange([]byte{'a' + byte(rng.IntN(8))}, []byte{'a' + byte(rng.IntN(9))})
 		default:
 			e.Set(key, fmt.Appendf(nil, "%d", i))
-			versions[k] = uint64(firstCommand + len(entries))
+			versions[k] = uint64(firstCommand + len(entries)) // at most: of the default keyspace
 			if rng.IntN(4) == 0 {
 				e.Operations[0].ExpiresAt = time.UnixMilli(int64(1000 + i + rng.IntN(20)))
 				e.Operations[0].Meta = byte(i)
@@ -77,6 +80,12 @@ func TestBatchesDoNotMatter(t *testing.T) {
 		}
 		if rng.IntN(100) == 0 {
 			e.Set([]byte("big"), make([]byte, 100<<10))
+		}
+		if i > 1000 && i%2 == 0 {
+			e.Operations[0].Keyspace = []string{"x", "y", "none"}[rng.IntN(3)]
+		}
+		if i%500 == 0 {
+			entries = append(entries, entry{kind: kindKeyspace, name: []string{"x", "y"}[i/500%2]})
 		}
 		entries = append(entries, e)
 	}
@@ -165,8 +174,9 @@ func TestSessionsAreForgotten(t *testing.T) {
 	if r := m.Apply(again); r != tail[3] {
 		t.Errorf("a repeated command after a restart: %+v, want %+v", r, tail[3])
 	}
-	if v, _ := next.versionOf([]byte("k")); v != tail[3].(result).index {
-		t.Errorf("version %d, want %d", v, tail[3].(result).index)
+	want := &Condition{Key: []byte("k"), Version: tail[3].(result).index}
+	if ok, err := next.holds(want); !ok || err != nil {
+		t.Errorf("the key is not of version %d, %v", want.Version, err)
 	}
 }
 

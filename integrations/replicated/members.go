@@ -23,14 +23,12 @@ const (
 	changeRemove = 3
 )
 
-// Bootstrap begins a group with these members, which all vote, and one of which is this node. Call it
-// once, on one of them, or on all with the same members. In a node that has a group it does nothing.
-func (n *Node) Bootstrap(ctx context.Context, members ...Member) error {
-	var c raft.Configuration
-	for _, m := range members {
-		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
-	}
-	err := n.await(ctx, n.raft.BootstrapCluster(c))
+// Bootstrap begins a group, of which this node is the only member. Call it once in the life of a group:
+// others Join. In a node that has a group it does nothing. A node that has lost its directory has none,
+// and would begin another group.
+func (n *Node) Bootstrap(ctx context.Context) error {
+	self := raft.Server{ID: raft.ServerID(n.o.ID), Address: n.address()}
+	err := n.await(ctx, n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{self}}))
 	if errors.Is(err, raft.ErrCantBootstrap) {
 		return nil
 	}
@@ -38,7 +36,9 @@ func (n *Node) Bootstrap(ctx context.Context, members ...Member) error {
 }
 
 // Join adds this node to the group of the node at address: first as one that reads, and once it has
-// caught up, if asked, as one that votes. It can be called again, also after a restart.
+// caught up, if asked, as one that votes. It can be called again, also after a restart, and must be if
+// the node's address has changed. A node that has lost its directory is not the member that it was:
+// Join fails until that one was removed.
 func (n *Node) Join(ctx context.Context, address string, voter bool) error {
 	seed := raft.ServerAddress(address)
 	if _, err := n.ask(ctx, callChange, changeBody(changeAdd, n.o.ID, string(n.address())), seed); err != nil {
@@ -52,7 +52,7 @@ func (n *Node) Join(ctx context.Context, address string, voter bool) error {
 		}
 		d := decoder{b: answer}
 		began := time.Now()
-		if err := n.waitApplied(ctx, d.readNumber()); err != nil {
+		if err := n.reads.waitApplied(ctx, d.readNumber()); err != nil {
 			return err
 		}
 		caught = time.Since(began) < n.o.Heartbeat
@@ -86,6 +86,8 @@ func (n *Node) change(ctx context.Context, kind byte, id, address string) error 
 	switch {
 	case id == "" || kind != changeRemove && address == "":
 		return fmt.Errorf("%w: a member needs ID and address", errRefused)
+	case kind != changeRemove && known && !sameBirth(at.Address, raft.ServerAddress(address)):
+		return fmt.Errorf("%w: %s is a member with another directory: remove it first", errRefused, id)
 	case kind == changeAdd:
 		f = n.raft.AddNonvoter(server, raft.ServerAddress(address), 0, timeout)
 	case kind == changeVoter && !known:
@@ -93,10 +95,12 @@ func (n *Node) change(ctx context.Context, kind byte, id, address string) error 
 	case kind == changeVoter:
 		f = n.raft.AddVoter(server, raft.ServerAddress(address), 0, timeout)
 	case kind == changeRemove && !known:
-		return nil
+		// It may be gone from the configuration, but not for certain: if another leader comes, that
+		// one may still count its vote.
+		f = n.raft.Barrier(timeout)
 	case kind == changeRemove:
 		if at.Suffrage == raft.Voter {
-			if err := n.confirmTerm(ctx, n.raft.CurrentTerm(), server); err != nil {
+			if err := n.reads.confirmTerm(ctx, n.raft.CurrentTerm(), server); err != nil {
 				return fmt.Errorf("%w: without %s there is no quorum: %w", errRefused, id, err)
 			}
 		}
@@ -105,6 +109,12 @@ func (n *Node) change(ctx context.Context, kind byte, id, address string) error 
 		return fmt.Errorf("%w: a change of kind %d", errRefused, kind)
 	}
 	return classify(n.await(ctx, f))
+}
+
+func sameBirth(a, b raft.ServerAddress) bool {
+	_, x := splitAddress(a)
+	_, y := splitAddress(b)
+	return x == y && x != anyone
 }
 
 // member returns a member by its ID.

@@ -1,26 +1,52 @@
 package replicated
 
 import (
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// The first bytes of a connection.
+// The first bytes of a connection. The birth of the node that it is for follows.
 const (
 	prefaceRaft = "br1r"
 	prefacePeer = "br1p"
 )
+
+// birth tells a node from one that had its ID before, and has lost its directory: such a node has
+// forgotten its votes and its log, and must not be taken for the other one. It is a random number that
+// is stored when a directory is new, and a part of the address in raft's configuration.
+type birth [8]byte
+
+// anyone is for a connection to whoever is there. Raft has none.
+var anyone birth
+
+// withBirth returns the address by which raft knows a node.
+func withBirth(host string, b birth) raft.ServerAddress {
+	return raft.ServerAddress(fmt.Sprintf("%x@%s", b, host))
+}
+
+// splitAddress returns where a node is reached, and its birth; anyone, if the address has none.
+func splitAddress(a raft.ServerAddress) (host string, b birth) {
+	number, host, found := strings.Cut(string(a), "@")
+	if n, err := hex.Decode(b[:], []byte(number)); !found || len(number) != 2*len(b) || n != len(b) || err != nil {
+		return string(a), anyone
+	}
+	return host, b
+}
 
 // mux shares the connections of a raft.StreamLayer between raft and the nodes' own protocol. It is
 // raft's StreamLayer. It knows all connections: a node that has stopped must not be heard any more,
 // whatever raft's goroutines do.
 type mux struct {
 	base     raft.StreamLayer
+	birth    birth          // of this node; set before start
 	timeout  time.Duration  // for the first bytes of a connection
 	serve    func(net.Conn) // serves a connection of the nodes' protocol
 	accepted chan net.Conn  // raft's
@@ -68,18 +94,19 @@ func (m *mux) accept() {
 // hand reads the first bytes of a connection, and hands it on.
 func (m *mux) hand(c net.Conn) {
 	defer m.wait.Done()
-	var preface [len(prefaceRaft)]byte
+	var preface [len(prefaceRaft) + len(birth{})]byte
 	_ = c.SetDeadline(time.Now().Add(m.timeout))
 	_, err := io.ReadFull(c, preface[:])
 	_ = c.SetDeadline(time.Time{})
+	kind, to := string(preface[:len(prefaceRaft)]), birth(preface[len(prefaceRaft):])
 	switch {
-	case err == nil && string(preface[:]) == prefaceRaft:
+	case err == nil && kind == prefaceRaft && to == m.birth:
 		select {
 		case m.accepted <- c:
 			return
 		case <-m.ended:
 		}
-	case err == nil && string(preface[:]) == prefacePeer:
+	case err == nil && kind == prefacePeer && (to == m.birth || to == anyone):
 		m.serve(c)
 	}
 	_ = c.Close()
@@ -110,14 +137,15 @@ func (m *mux) track(c net.Conn) (net.Conn, error) {
 	return t, nil
 }
 
-// dialAs opens a connection that begins with the preface.
+// dialAs opens a connection that begins with the preface. It ends if the node there is of another birth.
 func (m *mux) dialAs(preface string, address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	select {
 	case <-m.ended:
 		return nil, net.ErrClosed
 	default:
 	}
-	c, err := m.base.Dial(address, timeout)
+	host, to := splitAddress(address)
+	c, err := m.base.Dial(raft.ServerAddress(host), timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +153,7 @@ func (m *mux) dialAs(preface string, address raft.ServerAddress, timeout time.Du
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Now().Add(timeout))
-	if _, err := io.WriteString(c, preface); err != nil {
+	if _, err := c.Write(append([]byte(preface), to[:]...)); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, c.SetDeadline(time.Time{})
@@ -146,8 +174,8 @@ func (m *mux) Accept() (net.Conn, error) {
 	}
 }
 
-// Addr implements net.Listener.
-func (m *mux) Addr() net.Addr { return m.base.Addr() }
+// Addr implements net.Listener: the address by which raft knows this node.
+func (m *mux) Addr() net.Addr { return advertised(withBirth(m.base.Addr().String(), m.birth)) }
 
 // Close implements net.Listener. It closes all connections, and waits for nothing.
 func (m *mux) Close() error {

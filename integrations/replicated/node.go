@@ -2,9 +2,11 @@ package replicated
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -47,26 +49,31 @@ type Node struct {
 	stopped   chan struct{} // closed when the node stops
 	work      sync.WaitGroup
 
-	ready   atomic.Uint64 // the term in which this node leads and has committed an entry of its own
-	locally rounds        // find the index for a read of this node
-	leading rounds        // find the index for reads of all nodes; the leader's
-	none    atomic.Uint64 // 0: the clock of stores that nobody writes
+	reads reads
+	none  atomic.Uint64 // 0: the clock of stores that nobody writes
 
-	mu         sync.Mutex // guards:
-	err        error      // why the node has stopped
-	state      *state
-	done       uint64        // the machine has seen the log up to here
-	bell       chan struct{} // closed when done rises; nil: nobody waits
-	idle       []*ticket     // sessions that nobody uses
-	fresh      time.Time     // the state had everything up to freshIndex then
-	freshIndex uint64
+	mu    sync.Mutex // guards:
+	err   error      // why the node has stopped
+	state *state
+	idle  []*ticket // sessions that nobody uses
 }
 
 // Open opens a node, and makes its directory if it is not there. A new node has no group: Bootstrap
 // begins one, Join joins one. One that was in a group goes on there.
 //
 // It returns the errors of brock.Open. A node with a damaged store is not opened: see README.md.
-func Open(o Options) (*Node, error) {
+func Open(o Options) (*Node, error) { return openNode(o, false) }
+
+// OpenAlone opens a node as the only member of its group. It is the way back when a majority of the voters
+// is lost for good: without it the group never goes on. Commands in this node's log count, also those that
+// were not acknowledged; those that others have acknowledged without this node are lost. So take the
+// node whose Status had the greatest Applied, and do it on one only. The other nodes' directories must be
+// deleted before they Join: this node has a new birth, so they can't reach it.
+//
+// The group needs to have had a command. If it is interrupted, call it again. Errors are those of Open.
+func OpenAlone(o Options) (*Node, error) { return openNode(o, true) }
+
+func openNode(o Options, alone bool) (*Node, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -88,9 +95,9 @@ func Open(o Options) (*Node, error) {
 	n.peers.dial = func(a raft.ServerAddress, t time.Duration) (net.Conn, error) {
 		return n.mux.dialAs(prefacePeer, a, t)
 	}
-	n.locally.run, n.leading.run = n.findIndex, n.leadIndex
+	n.reads.n, n.reads.locally.run, n.reads.leading.run = n, n.reads.findIndex, n.reads.leadIndex
 	n.disk = newDisk(n.fail, n.stopped, o.DiskWait)
-	if err := n.open(); err != nil {
+	if err := n.open(alone); err != nil {
 		n.fail(err)
 		return nil, errors.Join(err, n.closeStores())
 	}
@@ -103,7 +110,7 @@ func Open(o Options) (*Node, error) {
 }
 
 // open opens the stores, and starts raft.
-func (n *Node) open() error {
+func (n *Node) open(alone bool) error {
 	o := &n.o
 	if err := o.fs().MkdirAll(o.Dir); err != nil {
 		return err
@@ -112,8 +119,11 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	n.log = &guardedLog{Store: log, disk: n.disk}
+	if n.mux.birth, err = readBirth(log, alone); err != nil {
+		return errors.Join(err, log.Close())
+	}
 	n.snapshots = &snapshots{n: n, users: map[string]int{}, record: &record{state: 1}}
+	n.log = &guardedLog{Store: log, disk: n.disk, snapshot: n.snapshots.newest}
 	b, err := log.Get(recordKey)
 	if err == nil && b != nil {
 		n.snapshots.record, err = decodeRecord(b)
@@ -129,18 +139,12 @@ func (n *Node) open() error {
 		return err
 	}
 	if r.snapshot != nil {
-		n.done = r.meta.Index
-		// A power loss came between the record of a snapshot from elsewhere and raft's delete of the
-		// log: what follows the snapshot would not follow the log.
-		last, err := log.LastIndex()
-		if err == nil && last < r.meta.Index {
-			err = log.DeleteRange(0, last)
-		}
-		if err != nil {
+		n.reads.done = r.meta.Index
+		if err := fitLog(log, r.meta); err != nil {
 			return err
 		}
 	}
-	n.done = max(n.done, n.state.applied.index)
+	n.reads.done = max(n.reads.done, n.state.applied.index)
 	if err := n.checkLog(); err != nil {
 		return err
 	}
@@ -149,7 +153,27 @@ func (n *Node) open() error {
 		MaxRPCsInFlight: 1, // pipelining wedges followers, and gains little
 	})
 	n.transport.TimeoutScale = 1 // with headerSize: see there
-	return n.startRaft()
+	return n.startRaft(alone)
+}
+
+// birthKey is the key of a node's birth in the stable store.
+var birthKey = []byte("brock/birth")
+
+// readBirth returns the birth of the node with this log. It stores one if the directory is new, or anew.
+func readBirth(log *raftstore.Store, anew bool) (b birth, err error) {
+	stored, err := log.Get(birthKey)
+	if err != nil {
+		return b, err
+	}
+	if stored == nil || anew {
+		_, _ = rand.Read(b[:]) // never fails
+		return b, log.Set(birthKey, append([]byte{format}, b[:]...))
+	}
+	d := decoder{b: stored}
+	d.readFormat()
+	d.check(len(d.b) == len(b), "is not 8 bytes long")
+	copy(b[:], d.b)
+	return b, d.wrap("birth")
 }
 
 // openState opens the state that the record names. If it has lost what the log can't repeat under the
@@ -173,18 +197,36 @@ func (n *Node) openState(r *record) (err error) {
 	return removeAll(n.o.fs(), n.o.stateDir(r.state))
 }
 
+// fitLog deletes a log that does not go through the snapshot: it came from another node, and a power
+// loss came before the log was deleted.
+func fitLog(log *raftstore.Store, at *raft.SnapshotMeta) error {
+	first, err := log.FirstIndex()
+	if err != nil || first > at.Index {
+		return err
+	}
+	var l raft.Log
+	err = log.GetLog(at.Index, &l)
+	if err == nil && l.Term == at.Term {
+		return nil
+	}
+	if err != nil && err != raft.ErrLogNotFound {
+		return err
+	}
+	return log.DeleteRange(0, math.MaxUint64)
+}
+
 // checkLog checks the invariant that the log has all entries that the state lacks.
 func (n *Node) checkLog() error {
 	first, err := n.log.FirstIndex()
-	if err != nil || first <= n.done+1 {
+	if err != nil || first <= n.reads.done+1 {
 		return err
 	}
-	return fmt.Errorf("replicated: the log begins at %d, the state ends at %d: %w", first, n.done, brock.ErrCorrupt)
+	return fmt.Errorf("replicated: the log begins at %d, the state ends at %d: %w", first, n.reads.done, brock.ErrCorrupt)
 }
 
 // startRaft starts raft. It runs in a goroutine of its own, as raft panics and the guarded log ends the
 // goroutine when a store can't be read.
-func (n *Node) startRaft() error {
+func (n *Node) startRaft(alone bool) error {
 	n.log.finds.Store(true)
 	defer n.log.finds.Store(false)
 	started := make(chan error, 1)
@@ -196,7 +238,14 @@ func (n *Node) startRaft() error {
 			}
 			started <- err
 		}()
-		n.raft, err = raft.NewRaft(n.o.raftConfig(n.logger), &machine{n: n}, n.log, n.log, n.snapshots, n.transport)
+		config, m := n.o.raftConfig(n.logger), &machine{n: n}
+		if alone {
+			self := raft.Configuration{Servers: []raft.Server{{ID: config.LocalID, Address: n.address()}}}
+			if err = raft.RecoverCluster(config, m, n.log, n.log, n.snapshots, n.transport, self); err != nil {
+				return
+			}
+		}
+		n.raft, err = raft.NewRaft(config, m, n.log, n.log, n.snapshots, n.transport)
 	}()
 	if err := <-started; err != nil {
 		return errors.Join(err, n.Err())
@@ -204,7 +253,7 @@ func (n *Node) startRaft() error {
 	return nil
 }
 
-// address is where other nodes reach this one.
+// address is where other nodes reach this one, and no other one.
 func (n *Node) address() raft.ServerAddress { return raft.ServerAddress(n.mux.Addr().String()) }
 
 // Err returns why the node has stopped: ErrStopped with the reason, or brock.ErrClosed; nil while it
@@ -425,20 +474,6 @@ func (n *Node) swap(next *state) {
 	}()
 }
 
-// setDone notes that the machine has seen the log up to index.
-func (n *Node) setDone(index uint64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if index <= n.done {
-		return
-	}
-	n.done = index
-	if n.bell != nil {
-		close(n.bell)
-		n.bell = nil
-	}
-}
-
 // Status is what a node knows of itself and its group.
 type Status struct {
 	ID          string
@@ -450,7 +485,6 @@ type Status struct {
 	Snapshot    uint64    // index of the newest snapshot; 0: none
 	LastContact time.Time // with the leader
 	Members     []Member
-	Err         error // why the node has stopped
 }
 
 // Status returns the status. It asks nobody.
@@ -458,7 +492,7 @@ func (n *Node) Status() Status {
 	_, leader := n.raft.LeaderWithID()
 	s := Status{
 		ID: n.o.ID, Leader: string(leader), Leads: n.raft.State() == raft.Leader, Term: n.raft.CurrentTerm(),
-		Committed: n.raft.CommitIndex(), LastContact: n.raft.LastContact(), Err: n.Err(),
+		Committed: n.raft.CommitIndex(), LastContact: n.raft.LastContact(),
 	}
 	if r := n.snapshots.current(); r.snapshot != nil {
 		s.Snapshot = r.meta.Index
@@ -468,7 +502,8 @@ func (n *Node) Status() Status {
 		n.release(now)
 	}
 	for _, m := range n.raft.GetConfiguration().Configuration().Servers {
-		s.Members = append(s.Members, Member{string(m.ID), string(m.Address), m.Suffrage == raft.Voter})
+		host, _ := splitAddress(m.Address)
+		s.Members = append(s.Members, Member{string(m.ID), host, m.Suffrage == raft.Voter})
 	}
 	return s
 }

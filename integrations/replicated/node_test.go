@@ -128,6 +128,134 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestKeyspaces writes to named keyspaces, under conditions on their keys and ranges.
+func TestKeyspaces(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	n := c.leader().node.Load()
+	ctx := within(t, time.Minute)
+	set := new(Command).Set([]byte("k"), []byte("default")).Set([]byte("k"), []byte("named"))
+	set.Operations[1].Keyspace = "x"
+	v, err := n.Apply(ctx, set)
+	must(t, err)
+	read := func(n *Node, keyspace string) (value string) {
+		t.Helper()
+		must(t, n.View(ctx, Newest, func(r *Reader) error {
+			txn, err := r.In(keyspace)
+			if err != nil {
+				return err
+			}
+			item, err := txn.Get([]byte("k"))
+			if err != nil {
+				return err
+			}
+			b, err := item.Value()
+			value = string(b)
+			return err
+		}))
+		return value
+	}
+	for _, m := range c.members {
+		if a, b := read(m.node.Load(), ""), read(m.node.Load(), "x"); a != "default" || b != "named" {
+			t.Errorf("%s reads %q and %q", m.id, a, b)
+		}
+	}
+	if err := n.View(ctx, AnyAge, func(r *Reader) error { _, err := r.In("absent"); return err }); !errors.Is(err, brock.ErrKeyspaceNotFound) {
+		t.Errorf("a keyspace that is not there: %v", err)
+	}
+	in := func(keyspace string, x Condition) *Command {
+		x.Keyspace = keyspace
+		return &Command{Conditions: []Condition{x}}
+	}
+	for _, test := range []struct {
+		keyspace  string
+		condition Condition
+		holds     bool
+	}{
+		{"x", Condition{Key: []byte("k"), Version: v}, true},
+		{"x", Condition{Key: []byte("k")}, false},
+		{"absent", Condition{Key: []byte("k")}, true},
+		{"absent", Condition{Key: []byte("k"), Version: v}, false},
+		{"absent", Condition{Range: true}, true},
+		{"absent", Condition{Range: true, Count: 1}, false},
+		{"x", Condition{Range: true, Version: v, Count: 1}, true},
+		{"x", Condition{Range: true, Version: v - 1, Count: 1}, false},
+		{"x", Condition{Range: true, Version: v, Count: 2}, false},
+		{"x", Condition{Range: true, Version: v}, false},
+		{"x", Condition{Key: []byte("l"), Range: true}, true},
+		{"x", Condition{Upper: []byte("k"), Range: true}, true},
+	} {
+		if _, err := n.Apply(ctx, in(test.keyspace, test.condition)); (err == nil) != test.holds || err != nil && !errors.Is(err, ErrConflict) {
+			t.Errorf("%s, %+v: %v", test.keyspace, test.condition, err)
+		}
+	}
+	for _, name := range []string{ownKeyspace, strings.Repeat("n", 256)} {
+		set.Operations[1].Keyspace = name
+		if _, err := n.Apply(ctx, set); !errors.Is(err, brock.ErrInvalid) {
+			t.Errorf("keyspace %.20q: %v", name, err)
+		}
+	}
+	// A delete in a range is found, too, after a compaction as well.
+	gone := new(Command).Delete([]byte("k"))
+	gone.Operations[0].Keyspace = "x"
+	_, err = n.Apply(ctx, gone)
+	must(t, err)
+	if _, err := n.Apply(ctx, in("x", Condition{Range: true, Version: v + 1000, Count: 1})); !errors.Is(err, ErrConflict) {
+		t.Errorf("after a delete in the range: %v", err)
+	}
+	c.compare()
+}
+
+// TestUpdatesOfARange lets all nodes add keys to one keyspace, each of which is named for how many there
+// are before. A key that were added unseen would give two the same name.
+func TestUpdatesOfARange(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.leader()
+	ctx := within(t, time.Minute)
+	var wait sync.WaitGroup
+	for _, m := range c.members {
+		wait.Go(func() {
+			for range 20 {
+				_, err := m.node.Load().Update(ctx, func(txn *Txn) error {
+					txn, count := txn.In("list"), 0
+					for _, err := range txn.Range([]byte("a"), nil) {
+						if err != nil {
+							return err
+						}
+						count++
+					}
+					txn.Set(fmt.Appendf(nil, "a%03d.%s", count, m.id), nil)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	must(t, c.any().View(ctx, Newest, func(r *Reader) error {
+		txn, err := r.In("list")
+		if err != nil {
+			return err
+		}
+		count := 0
+		for item, err := range txn.All() {
+			if err != nil {
+				return err
+			}
+			if want := fmt.Sprintf("a%03d.", count); !strings.HasPrefix(string(item.Key()), want) {
+				t.Errorf("%s, want %s", item.Key(), want)
+			}
+			count++
+		}
+		if count != 60 {
+			t.Errorf("%d keys", count)
+		}
+		return nil
+	}))
+	c.compare()
+}
+
 // fill writes until the log was cut.
 func (c *cluster) fill(n *Node) {
 	c.t.Helper()
@@ -246,7 +374,7 @@ func TestIncrement(t *testing.T) {
 	}
 	for _, m := range c.members[:2] {
 		if n := c.leader().node.Load(); n.o.ID != m.id {
-			must(t, n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.id), m.address())))
+			must(t, n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.id), m.node.Load().address())))
 			break
 		}
 	}
@@ -289,7 +417,7 @@ func TestSnapshotUnderReaders(t *testing.T) {
 	entered, swapped := make(chan struct{}), make(chan struct{})
 	read := make(chan error, 1)
 	go func() {
-		read <- n.View(ctx, AnyAge, func(txn *brock.Txn) error {
+		read <- n.View(ctx, AnyAge, func(txn *Reader) error {
 			close(entered)
 			<-swapped
 			item, err := txn.Get([]byte("before")) // the old state is still there
@@ -412,7 +540,7 @@ func TestReadsOfALeaderThatWasDeposed(t *testing.T) {
 		}
 	}
 	// Whatever it thinks that it is.
-	if err := n.confirmTerm(within(t, time.Second), term, ""); err == nil {
+	if err := n.reads.confirmTerm(within(t, time.Second), term, ""); err == nil {
 		t.Error("a leader and a node that does not vote are taken for a quorum")
 	}
 	other := c.others(leader)[0]
@@ -421,14 +549,14 @@ func TestReadsOfALeaderThatWasDeposed(t *testing.T) {
 	}
 	for _, x := range []*Node{n, reader.node.Load()} {
 		var stale string
-		err := x.View(within(t, 500*time.Millisecond), Newest, func(txn *brock.Txn) error {
+		err := x.View(within(t, 500*time.Millisecond), Newest, func(txn *Reader) error {
 			stale = "read"
 			return nil
 		})
 		if !errors.Is(err, ErrStale) || stale != "" {
 			t.Errorf("%s: %v", x.o.ID, err)
 		}
-		if err := x.View(within(t, 500*time.Millisecond), time.Nanosecond, func(*brock.Txn) error { return nil }); !errors.Is(err, ErrStale) {
+		if err := x.View(within(t, 500*time.Millisecond), time.Nanosecond, func(*Reader) error { return nil }); !errors.Is(err, ErrStale) {
 			t.Errorf("%s: a bound that is over: %v", x.o.ID, err)
 		}
 		if v, err := get(x, AnyAge, "k"); v != "old" || err != nil {
@@ -510,7 +638,7 @@ func TestHangingDisk(t *testing.T) {
 	if !errors.Is(n.Err(), ErrStalled) || !errors.Is(n.Err(), ErrStopped) {
 		t.Errorf("it stops with %v", n.Err())
 	}
-	if err := n.View(ctx, AnyAge, func(*brock.Txn) error { return nil }); !errors.Is(err, ErrStopped) {
+	if err := n.View(ctx, AnyAge, func(*Reader) error { return nil }); !errors.Is(err, ErrStopped) {
 		t.Errorf("a stopped node serves: %v", err)
 	}
 	if _, err := n.Apply(ctx, new(Command).Set([]byte("k"), nil)); !errors.Is(err, ErrStopped) {
@@ -644,6 +772,56 @@ func TestCloseHandsOver(t *testing.T) {
 	next := c.leader().node.Load()
 	if now := next.raft.CurrentTerm(); now != term+1 {
 		t.Errorf("term %d, before %d: there was an election without a transfer", now, term)
+	}
+}
+
+// TestOpenAlone loses two of three nodes. The third one goes on alone, with all that its log has, and the
+// others come back as new nodes; one that comes back with what it had reaches nobody.
+func TestOpenAlone(t *testing.T) {
+	for _, options := range []func(o *Options){nil, smallLogs} {
+		c := newCluster(t, 3, options)
+		leader := c.leader()
+		if options != nil {
+			c.fill(leader.node.Load())
+		}
+		c.set("k", "acknowledged")
+		ctx := within(t, time.Minute)
+		alone, lost := c.others(leader)[0], []*member{leader, c.others(leader)[1]}
+		if v, err := get(alone.node.Load(), Newest, "k"); v != "acknowledged" {
+			t.Fatalf("%q, %v", v, err)
+		}
+		for _, m := range c.members {
+			c.crash(m, vfs.CrashOptions{Mode: vfs.Chaos, Seed: 3})
+		}
+		for range 2 { // again
+			c.alone = true
+			c.start(alone)
+			c.alone = false
+			n := alone.node.Load()
+			if v, err := get(n, Newest, "k"); v != "acknowledged" {
+				t.Fatalf("%q, %v", v, err)
+			}
+			if s := n.Status(); len(s.Members) != 1 || !s.Leads {
+				t.Errorf("%+v", s)
+			}
+			_, err := n.Apply(ctx, new(Command).Set([]byte("l"), []byte("alone")))
+			must(t, err)
+			c.crash(alone, vfs.CrashOptions{Mode: vfs.Chaos, Seed: 4})
+		}
+		for _, m := range c.members {
+			c.start(m)
+		}
+		time.Sleep(500 * time.Millisecond) // the two elect a leader, that one must not find the third
+		if v, err := get(alone.node.Load(), Newest, "l"); v != "alone" {
+			t.Errorf("%q, %v", v, err)
+		}
+		for _, m := range lost {
+			c.crash(m, vfs.CrashOptions{Mode: vfs.All})
+			m.mem = vfs.NewMem()
+			c.start(m)
+			must(t, m.node.Load().Join(ctx, string(alone.address()), true))
+		}
+		c.compare()
 	}
 }
 

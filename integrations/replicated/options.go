@@ -15,7 +15,7 @@ import (
 
 // Options of a node. ID, Dir and Network must be set.
 type Options struct {
-	ID      string           // of the node, for all time; a node that has lost its directory needs a new one, or to be removed first
+	ID      string           // of the node, for all time; see Join for a node that has lost its directory
 	Dir     string           // belongs to the node alone
 	Network raft.StreamLayer // see ListenTLS; Close closes it
 
@@ -107,6 +107,9 @@ func (o *Options) events() brock.Events {
 	return e
 }
 
+// maxAppendEntries is how many entries a request of raft has at most.
+const maxAppendEntries = 64
+
 // raftConfig are raft's options: those that matter are set, not inherited.
 func (o *Options) raftConfig(logger hclog.Logger) *raft.Config {
 	c := raft.DefaultConfig()
@@ -114,7 +117,7 @@ func (o *Options) raftConfig(logger hclog.Logger) *raft.Config {
 	c.HeartbeatTimeout, c.ElectionTimeout = o.Heartbeat, o.Heartbeat
 	c.LeaderLeaseTimeout = o.Heartbeat / 2
 	c.CommitTimeout = min(c.CommitTimeout, o.Heartbeat/4)
-	c.MaxAppendEntries = 64
+	c.MaxAppendEntries = maxAppendEntries
 	c.BatchApplyCh = true
 	c.NoSnapshotRestoreOnStart = true // the state is a store that is opened
 	c.ShutdownOnRemove = false        // a node that was removed still serves old reads

@@ -291,7 +291,7 @@ func (n *Node) answer(ctx context.Context, kind byte, body []byte) (status byte,
 		return statusDone, binary.AppendUvarint(nil, n.raft.CurrentTerm())
 	case callIndex:
 		var index uint64
-		if index, err = n.readIndex(ctx); err == nil {
+		if index, err = n.reads.readIndex(ctx); err == nil {
 			return statusDone, binary.AppendUvarint(nil, index)
 		}
 	case callPropose:

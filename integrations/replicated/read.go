@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock"
@@ -26,8 +28,8 @@ const (
 // ctx ends before the state is new enough, ErrReplaced if fn ran for longer than Options.SwapWait while
 // a snapshot has replaced the state, or ErrStopped. An error of fn that is brock.ErrCorrupt stops the
 // node: it is damaged.
-func (n *Node) View(ctx context.Context, maxAge time.Duration, fn func(txn *brock.Txn) error) error {
-	if err := n.refresh(ctx, maxAge); err != nil {
+func (n *Node) View(ctx context.Context, maxAge time.Duration, fn func(r *Reader) error) error {
+	if err := n.reads.refresh(ctx, maxAge); err != nil {
 		return err
 	}
 	s, err := n.acquire()
@@ -35,8 +37,24 @@ func (n *Node) View(ctx context.Context, maxAge time.Duration, fn func(txn *broc
 		return err
 	}
 	defer n.release(s)
-	err = s.db.ViewContext(ctx, brock.TxnOptions{}, fn)
+	err = s.db.ViewContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return fn(&Reader{txn, s}) })
 	return n.explain(s, err)
+}
+
+// Reader is the read-only transaction of a View. It reads the default keyspace.
+type Reader struct {
+	*brock.Txn
+	state *state
+}
+
+// In returns the transaction for another keyspace. Where there is none of this name yet it returns
+// brock.ErrKeyspaceNotFound.
+func (r *Reader) In(keyspace string) (*brock.Txn, error) {
+	k := r.state.keyspace(keyspace)
+	if k == nil {
+		return nil, fmt.Errorf("replicated: keyspace %q: %w", keyspace, brock.ErrKeyspaceNotFound)
+	}
+	return r.Txn.In(k), nil
 }
 
 // explain says why a store was closed under a reader, and stops the node if the reader has met damage.
@@ -55,31 +73,59 @@ func (n *Node) explain(s *state, err error) error {
 	return err
 }
 
+// reads finds out how far the state is, and how far it must be for a read.
+type reads struct {
+	n       *Node
+	locally rounds        // find the index for a read of this node
+	leading rounds        // find the index for reads of all nodes; the leader's
+	ready   atomic.Uint64 // the term in which this node leads and has committed an entry of its own
+
+	mu         sync.Mutex    // guards:
+	done       uint64        // the machine has seen the log up to here
+	bell       chan struct{} // closed when done rises; nil: nobody waits
+	fresh      time.Time     // the state had everything up to freshIndex then
+	freshIndex uint64
+}
+
+// setDone notes that the machine has seen the log up to index.
+func (r *reads) setDone(index uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if index <= r.done {
+		return
+	}
+	r.done = index
+	if r.bell != nil {
+		close(r.bell)
+		r.bell = nil
+	}
+}
+
 // refresh waits until the state is new enough.
-func (n *Node) refresh(ctx context.Context, maxAge time.Duration) error {
+func (r *reads) refresh(ctx context.Context, maxAge time.Duration) error {
 	if maxAge < 0 {
-		return n.Err()
+		return r.n.Err()
 	}
-	n.mu.Lock()
-	young := maxAge > 0 && !n.fresh.IsZero() && time.Since(n.fresh) <= maxAge && n.done >= n.freshIndex
-	n.mu.Unlock()
+	r.mu.Lock()
+	young := maxAge > 0 && !r.fresh.IsZero() && time.Since(r.fresh) <= maxAge && r.done >= r.freshIndex
+	r.mu.Unlock()
 	if young {
-		return n.Err()
+		return r.n.Err()
 	}
-	index, began, err := n.locally.find(ctx)
+	index, began, err := r.locally.find(ctx)
 	if err == nil {
-		err = n.waitApplied(ctx, index)
+		err = r.waitApplied(ctx, index)
 	}
 	if err != nil {
-		if e := n.Err(); e != nil {
+		if e := r.n.Err(); e != nil {
 			return e
 		}
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if began.After(n.fresh) {
-		n.fresh, n.freshIndex = began, index
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if began.After(r.fresh) {
+		r.fresh, r.freshIndex = began, index
 	}
 	return nil
 }
@@ -136,10 +182,10 @@ func (r *rounds) loop() {
 }
 
 // findIndex asks the leader for the index that a read must wait for.
-func (n *Node) findIndex(context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(n.ctx, n.o.RPCTimeout)
+func (r *reads) findIndex(context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(r.n.ctx, r.n.o.RPCTimeout)
 	defer cancel()
-	answer, err := n.ask(ctx, callIndex, nil, "")
+	answer, err := r.n.ask(ctx, callIndex, nil, "")
 	if err != nil {
 		return 0, err
 	}
@@ -148,29 +194,29 @@ func (n *Node) findIndex(context.Context) (uint64, error) {
 }
 
 // readIndex is the index for a read of any node. Only the leader knows it.
-func (n *Node) readIndex(ctx context.Context) (uint64, error) {
-	index, _, err := n.leading.find(ctx)
+func (r *reads) readIndex(ctx context.Context) (uint64, error) {
+	index, _, err := r.leading.find(ctx)
 	return index, err
 }
 
 // leadIndex does a round of readIndex: the commit index, once the leader knows it, and then the proof
 // that it still led when that was asked (Ongaro's thesis, 6.4).
-func (n *Node) leadIndex(context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(n.ctx, 4*n.o.Heartbeat)
+func (r *reads) leadIndex(context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(r.n.ctx, 4*r.n.o.Heartbeat)
 	defer cancel()
-	term := n.raft.CurrentTerm()
-	if n.raft.State() != raft.Leader {
+	term := r.n.raft.CurrentTerm()
+	if r.n.raft.State() != raft.Leader {
 		return 0, errNotLeader
 	}
 	// Until an entry of this term is committed, the leader doesn't know which older ones are.
-	if n.ready.Load() != term {
-		if err := classify(n.await(ctx, n.raft.Barrier(n.o.RPCTimeout))); err != nil {
+	if r.ready.Load() != term {
+		if err := classify(r.n.await(ctx, r.n.raft.Barrier(r.n.o.RPCTimeout))); err != nil {
 			return 0, errors.Join(errNotLeader, err)
 		}
-		n.ready.Store(term) // if the term has changed, the check below fails
+		r.ready.Store(term) // if the term has changed, the check below fails
 	}
-	index := n.raft.CommitIndex()
-	if err := n.confirmTerm(ctx, term, ""); err != nil {
+	index := r.n.raft.CommitIndex()
+	if err := r.confirmTerm(ctx, term, ""); err != nil {
 		return 0, errors.Join(errNotLeader, err)
 	}
 	return index, nil
@@ -182,23 +228,23 @@ func (n *Node) leadIndex(context.Context) (uint64, error) {
 //
 // It does not call raft.VerifyLeader. That counts voters and others alike, and answers to heartbeats
 // that were sent before it was called: a leader that was paused takes those for new ones.
-func (n *Node) confirmTerm(ctx context.Context, term uint64, without raft.ServerID) error {
-	ctx, cancel := context.WithTimeout(ctx, n.o.Heartbeat)
+func (r *reads) confirmTerm(ctx context.Context, term uint64, without raft.ServerID) error {
+	ctx, cancel := context.WithTimeout(ctx, r.n.o.Heartbeat)
 	defer cancel()
 	voters, need := 0, 0
-	servers := n.raft.GetConfiguration().Configuration().Servers
+	servers := r.n.raft.GetConfiguration().Configuration().Servers
 	answers := make(chan bool, len(servers))
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter || s.ID == without {
 			continue
 		}
 		voters++
-		if s.ID == raft.ServerID(n.o.ID) {
+		if s.ID == raft.ServerID(r.n.o.ID) {
 			need-- // it answers below
 			continue
 		}
 		// Not cancelled when others have answered: that would cost its connection.
-		go func() { answers <- n.peers.confirm(n.ctx, s.Address, n.o.Heartbeat, term) }()
+		go func() { answers <- r.n.peers.confirm(r.n.ctx, s.Address, r.n.o.Heartbeat, term) }()
 	}
 	for need += voters/2 + 1; need > 0; {
 		select {
@@ -210,25 +256,25 @@ func (n *Node) confirmTerm(ctx context.Context, term uint64, without raft.Server
 			return fmt.Errorf("replicated: no quorum has answered: %w", context.Cause(ctx))
 		}
 	}
-	if n.raft.CurrentTerm() != term || n.raft.State() != raft.Leader {
+	if r.n.raft.CurrentTerm() != term || r.n.raft.State() != raft.Leader {
 		return errNotLeader
 	}
 	return nil
 }
 
 // waitApplied waits until the state has all commands up to index.
-func (n *Node) waitApplied(ctx context.Context, index uint64) error {
+func (r *reads) waitApplied(ctx context.Context, index uint64) error {
 	for {
 		// Invariant: what is served has all that is committed up to index. Only what is committed
 		// may tell which entries the machine never sees.
-		n.mu.Lock()
-		done := n.done
-		if n.bell == nil {
-			n.bell = make(chan struct{})
+		r.mu.Lock()
+		done := r.done
+		if r.bell == nil {
+			r.bell = make(chan struct{})
 		}
-		bell := n.bell
-		n.mu.Unlock()
-		if done >= index || n.raft.CommitIndex() >= index && n.lastSeen(index, done) <= done {
+		bell := r.bell
+		r.mu.Unlock()
+		if done >= index || r.n.raft.CommitIndex() >= index && r.lastSeen(index, done) <= done {
 			return nil
 		}
 		select {
@@ -236,18 +282,18 @@ func (n *Node) waitApplied(ctx context.Context, index uint64) error {
 		case <-time.After(2 * time.Millisecond): // entries that the machine does not see ring no bell
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-n.stopped:
-			return n.Err()
+		case <-r.n.stopped:
+			return r.n.Err()
 		}
 	}
 }
 
 // lastSeen returns the newest entry up to index that the machine sees, or done if there is none above
 // it. Raft keeps those of a new leader and barriers to itself.
-func (n *Node) lastSeen(index, done uint64) uint64 {
+func (r *reads) lastSeen(index, done uint64) uint64 {
 	for ; index > done; index-- {
 		var l raft.Log
-		if err := n.log.Store.GetLog(index, &l); err != nil {
+		if err := r.n.log.Store.GetLog(index, &l); err != nil {
 			return index // it is being deleted: the snapshot has it
 		}
 		if l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
@@ -257,7 +303,7 @@ func (n *Node) lastSeen(index, done uint64) uint64 {
 	return done
 }
 
-// Watch yields what is done, as brock.DB.Watch does, of the user's keys. It begins anew with
+// Watch yields what is done, as brock.DB.Watch does, in the keyspaces that are there when it begins. It begins anew with
 // ErrReplaced when a snapshot replaces the state: Positions belong to one state of one node.
 func (n *Node) Watch(ctx context.Context, o brock.WatchOptions) iter.Seq2[*brock.Commit, error] {
 	return func(yield func(*brock.Commit, error) bool) {
@@ -273,6 +319,11 @@ func (n *Node) Watch(ctx context.Context, o brock.WatchOptions) iter.Seq2[*brock
 		defer context.AfterFunc(n.ctx, cancel)()
 		o.Buffered = true // the log is on the disk
 		o.Keyspaces = []*brock.Keyspace{s.db.Default()}
+		for k := range s.db.Keyspaces() {
+			if k != s.own {
+				o.Keyspaces = append(o.Keyspaces, k)
+			}
+		}
 		for c, err := range s.db.Watch(ctx, o) {
 			switch {
 			case err == nil:
@@ -303,8 +354,9 @@ func (n *Node) Digest(ctx context.Context) (index uint64, digest [sha256.Size]by
 	defer snapshot.Close()
 	h := sha256.New()
 	err = snapshot.View(ctx, func(txn *brock.Txn) error {
-		for _, t := range []*brock.Txn{txn, txn.In(s.own)} {
-			for item, err := range t.All() {
+		for _, k := range append([]*brock.Keyspace{s.db.Default()}, slices.Collect(s.db.Keyspaces())...) {
+			h.Write(appendBytes(nil, []byte(k.Name())))
+			for item, err := range txn.In(k).All() {
 				if err != nil {
 					return err
 				}

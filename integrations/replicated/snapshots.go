@@ -64,6 +64,12 @@ func (s *snapshots) current() *record {
 	return s.record
 }
 
+// newest returns the newest snapshot, and whether this node has made it; nil: there is none.
+func (s *snapshots) newest() (meta *raft.SnapshotMeta, own bool) {
+	r := s.current()
+	return r.meta, r.snapshot != nil && r.snapshot.node == s.n.o.ID
+}
+
 // List implements raft.SnapshotStore.
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	r := s.current()
@@ -138,10 +144,13 @@ func (k *sink) Close() error {
 		return fmt.Errorf("replicated: a snapshot of entry %d with entry %d: %w", k.meta.Index, h.applied.index, brock.ErrInvalid)
 	}
 	before := k.s.current().snapshot
-	if before != nil && before.name == h.name {
-		return nil // it was fetched before, and raft has not got to restore it
-	}
 	if h.node != k.s.n.o.ID {
+		if err := k.s.checkNeeded(k.meta.Index, k.meta.Term); err != nil {
+			return err
+		}
+		if before != nil && before.name == h.name {
+			return nil // it was fetched before, and raft has not got to restore it
+		}
 		if err := k.s.fetch(h); err != nil {
 			return err
 		}
@@ -164,6 +173,25 @@ func (k *sink) Close() error {
 		k.s.dropUnused(before.name)
 	}
 	k.s.n.tuneTrailing()
+	return nil
+}
+
+// checkNeeded refuses a snapshot of a leader to a node that has all of it and more: a request that was
+// under way for long, or a leader that has stepped back too far. Raft would take it, forget what the
+// node has done since, and delete entries that it has acknowledged.
+func (s *snapshots) checkNeeded(index, term uint64) error {
+	last, err := s.n.log.LastIndex()
+	if err != nil {
+		return err
+	}
+	var l raft.Log
+	err = s.n.log.Store.GetLog(index, &l)
+	if err != nil && err != raft.ErrLogNotFound {
+		return err
+	}
+	if s.n.raft.AppliedIndex() > index || err == nil && l.Term == term && last > index {
+		return fmt.Errorf("replicated: a snapshot of entry %d is not needed here: the log goes on", index)
+	}
 	return nil
 }
 

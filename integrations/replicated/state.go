@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/brockdb/brock"
@@ -30,6 +31,7 @@ type state struct {
 	number   uint64
 	db       *brock.DB
 	own      *brock.Keyspace
+	named    sync.Map       // of *brock.Keyspace by name: those that were asked for; none goes away
 	clock    *atomic.Uint64 // of the group, in milliseconds; the store's Options.Now
 	applied  applied        // the machine's
 	sessions sessions       // the machine's
@@ -103,19 +105,68 @@ func (s *state) load() (err error) {
 	return err
 }
 
-// versionOf returns the version of a key in the state; 0 if it is absent.
-func (s *state) versionOf(key []byte) (version uint64, err error) {
+// keyspace returns a keyspace of the user by its name; nil: there is none.
+func (s *state) keyspace(name string) *brock.Keyspace {
+	if name == "" {
+		return s.db.Default()
+	}
+	if k, known := s.named.Load(name); known {
+		return k.(*brock.Keyspace)
+	}
+	for k := range s.db.Keyspaces() {
+		if k.Name() == name && name != ownKeyspace {
+			s.named.Store(name, k)
+			return k
+		}
+	}
+	return nil
+}
+
+// hasKeyspaces reports whether all operations can be done. Who has sent them has made the keyspaces.
+func (s *state) hasKeyspaces(operations []Operation) bool {
+	for i := range operations {
+		if s.keyspace(operations[i].Keyspace) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether a condition holds. Where there is no keyspace there are no keys.
+func (s *state) holds(c *Condition) (holds bool, err error) {
+	k := s.keyspace(c.Keyspace)
+	if k == nil {
+		return c.Count == 0 && (c.Range || c.Version == 0), nil
+	}
 	err = s.db.View(func(txn *brock.Txn) error {
-		item, err := txn.Get(key)
+		if txn = txn.In(k); c.Range {
+			holds, err = holdsRange(txn, c)
+			return err
+		}
+		item, err := txn.Get(c.Key)
 		if errors.Is(err, brock.ErrKeyNotFound) {
+			holds = c.Version == 0
 			return nil
 		}
-		if err == nil {
-			version = item.Version()
-		}
+		holds = err == nil && item.Version() == c.Version
 		return err
 	})
-	return version, err
+	return holds, err
+}
+
+// holdsRange walks at most Count keys and one. Deletes are found by the count: nobody can say how long
+// the store remembers them.
+func holdsRange(txn *brock.Txn, c *Condition) (bool, error) {
+	count := 0
+	for item, err := range txn.Items(brock.IteratorOptions{Lower: c.Key, Upper: c.Upper, KeysOnly: true, Prefetch: -1}) {
+		if err != nil {
+			return false, err
+		}
+		if count++; count > c.Count || item.Version() > c.Version {
+			return false, nil
+		}
+	}
+	return count == c.Count, nil
 }
 
 // copyStore makes the store in the directory to of the one in from, by links where it can.

@@ -29,7 +29,6 @@ func TestTLS(t *testing.T) {
 	authority, err := devcert.NewAuthority(dir)
 	must(t, err)
 	var nodes []*Node
-	var all []Member
 	var held []*Credentials
 	for i := range 3 {
 		id := fmt.Sprintf("n%d", i+1)
@@ -39,10 +38,14 @@ func TestTLS(t *testing.T) {
 		n, err := Open(Options{ID: id, Dir: filepath.Join(dir, id), Network: l, Heartbeat: 300 * time.Millisecond, Store: brock.Options{MemoryLimit: 4 << 20}})
 		must(t, err)
 		defer n.Close()
-		nodes, held, all = append(nodes, n), append(held, c), append(all, Member{ID: id, Address: l.Addr().String(), Voter: true})
+		nodes, held = append(nodes, n), append(held, c)
 	}
 	ctx := within(t, time.Minute)
-	must(t, nodes[0].Bootstrap(ctx, all...))
+	must(t, nodes[0].Bootstrap(ctx))
+	address, _ := splitAddress(nodes[0].address())
+	for _, n := range nodes[1:] {
+		must(t, n.Join(ctx, address, true))
+	}
 	set := func(value string) {
 		t.Helper()
 		if _, err := nodes[1].Apply(ctx, new(Command).Set([]byte("k"), []byte(value))); err != nil {
@@ -53,15 +56,14 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	set("1")
-	address := nodes[0].address()
 	ask := func(c *tls.Config) error {
-		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Second}, "tcp", string(address), c)
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Second}, "tcp", address, c)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-		if _, err := conn.Write([]byte(prefacePeer)); err != nil {
+		if _, err := conn.Write(append([]byte(prefacePeer), anyone[:]...)); err != nil {
 			return err
 		}
 		if err := writeMessage(conn, callTerm, nil); err != nil {
@@ -90,7 +92,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s is let in", what)
 		}
 	}
-	if conn, err := net.Dial("tcp", string(address)); err == nil { // no TLS at all
+	if conn, err := net.Dial("tcp", address); err == nil { // no TLS at all
 		_, _ = conn.Write([]byte(prefacePeer + prefacePeer))
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 		if _, _, err := readMessage(conn); err == nil {

@@ -20,7 +20,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/integrations/replicated"
 	"github.com/brockdb/brock/integrations/replicated/internal/devcert"
 )
@@ -68,8 +67,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	}
 }
 
-// runNode is one process of the group. It answers each line of in by a line of out.
-func runNode(id, dir, address, members string, in io.Reader, out io.Writer) error {
+// runNode is one process of the group, which the one at the address first begins. It answers each line of in by a line of out.
+func runNode(id, dir, address, first string, in io.Reader, out io.Writer) error {
 	certs := filepath.Dir(dir)
 	credentials, err := replicated.LoadCredentials(filepath.Join(certs, id+".pem"), filepath.Join(certs, id+".key"), filepath.Join(certs, "ca.pem"))
 	if err != nil {
@@ -84,12 +83,14 @@ func runNode(id, dir, address, members string, in io.Reader, out io.Writer) erro
 		return err
 	}
 	defer node.Close()
-	var all []replicated.Member
-	for _, m := range strings.Split(members, ",") {
-		name, at, _ := strings.Cut(m, "=")
-		all = append(all, replicated.Member{ID: name, Address: at, Voter: true})
+	switch { // a node that is new
+	case len(node.Status().Members) > 0:
+	case first == address:
+		err = node.Bootstrap(context.Background())
+	default:
+		err = node.Join(context.Background(), first, true)
 	}
-	if err := node.Bootstrap(context.Background(), all...); err != nil {
+	if err != nil {
 		return err
 	}
 	lines := bufio.NewScanner(in)
@@ -108,7 +109,7 @@ func obey(node *replicated.Node, words []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	read := func(maxAge time.Duration) (value string, err error) {
-		err = node.View(ctx, maxAge, func(txn *brock.Txn) error {
+		err = node.View(ctx, maxAge, func(txn *replicated.Reader) error {
 			item, err := txn.Get([]byte(words[1]))
 			if err != nil {
 				return err
@@ -129,7 +130,7 @@ func obey(node *replicated.Node, words []string) (string, error) {
 		return read(replicated.AnyAge)
 	case len(words) == 1 && words[0] == "status":
 		s := node.Status()
-		return fmt.Sprintf("leader %s, term %d, applied %d, snapshot %d", s.Leader, s.Term, s.Applied, s.Snapshot), s.Err
+		return fmt.Sprintf("leader %s, term %d, applied %d, snapshot %d", s.Leader, s.Term, s.Applied, s.Snapshot), node.Err()
 	case len(words) == 1 && words[0] == "digest":
 		index, digest, err := node.Digest(ctx)
 		return fmt.Sprintf("%d %x", index, digest[:8]), err
@@ -139,10 +140,9 @@ func obey(node *replicated.Node, words []string) (string, error) {
 
 // group is the processes, as their parent sees them.
 type group struct {
-	dir     string
-	members string
-	nodes   map[string]*process
-	order   []string
+	dir   string
+	nodes map[string]*process
+	order []string
 }
 
 // process is a child.
@@ -160,7 +160,6 @@ func startGroup(dir string, n int) (*group, error) {
 		return nil, err
 	}
 	g := &group{dir: dir, nodes: map[string]*process{}}
-	var members []string
 	for i := range n {
 		id := fmt.Sprintf("n%d", i+1)
 		if err := authority.Issue(dir, id); err != nil {
@@ -175,11 +174,13 @@ func startGroup(dir string, n int) (*group, error) {
 			return nil, err
 		}
 		g.nodes[id], g.order = &process{address: address}, append(g.order, id)
-		members = append(members, id+"="+address)
 	}
-	g.members = strings.Join(members, ",")
 	for _, id := range g.order {
 		if err := g.start(id); err != nil {
+			g.stop()
+			return nil, err
+		}
+		if _, err := g.ask(id, "status"); err != nil { // it has joined
 			g.stop()
 			return nil, err
 		}
@@ -197,7 +198,7 @@ func (g *group) start(id string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "node", id, filepath.Join(g.dir, id), p.address, g.members)
+	cmd := exec.Command(self, "node", id, filepath.Join(g.dir, id), p.address, g.nodes[g.order[0]].address)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
