@@ -31,16 +31,54 @@ var (
 
 // keyspaces are the named keyspaces of a store. Readers take no lock: they see one map or the next.
 type keyspaces struct {
-	turn  jobs.Turn                            // held while a keyspace is made, changed or dropped, which syncs
-	named atomic.Pointer[map[string]*Keyspace] // by name; the map is never changed, only replaced
+	turn  jobs.Turn             // held while a keyspace is made, changed or dropped, which syncs
+	named atomic.Pointer[names] // never changed, only replaced
 }
 
-// loadLocked makes the map of the keyspaces that the engine has. Those that are in the map stay, with
-// the options that the engine knows, or are dropped. The caller has the turn.
+// names has keyspaces by name, each in one of several maps. A keyspace that is made begins a map, which
+// takes in the smaller ones: so each moves O(log n) times, and readers of the maps need no lock.
+type names []map[string]*Keyspace
+
+// mergedNames is up to how many names are in one map, however they came.
+const mergedNames = 64
+
+// find returns the keyspace of a name; nil if there is none.
+func (n names) find(name string) *Keyspace {
+	for _, m := range n {
+		if ks := m[name]; ks != nil {
+			return ks
+		}
+	}
+	return nil
+}
+
+// all yields the keyspaces, in any order.
+func (n names) all(yield func(*Keyspace) bool) {
+	for _, m := range n {
+		for _, ks := range m {
+			if !yield(ks) {
+				return
+			}
+		}
+	}
+}
+
+// with returns the names and that of ks, which is not among them.
+func (n names) with(ks *Keyspace) names {
+	m := map[string]*Keyspace{ks.at.Name: ks}
+	for len(n) > 0 && len(n[len(n)-1]) <= max(len(m), mergedNames) {
+		maps.Copy(m, n[len(n)-1])
+		n = n[:len(n)-1]
+	}
+	return append(slices.Clip(n), m)
+}
+
+// loadLocked makes the names of the keyspaces that the engine has. Those that are there stay, with the
+// options that the engine knows, or are dropped. The caller has the turn.
 func (l *keyspaces) loadLocked(db *DB) {
 	before, next := l.byName(), make(map[string]*Keyspace)
 	for _, k := range db.engine.Keyspaces.List() {
-		ks, o := before[k.Name], loadedOptions(&k.Options)
+		ks, o := before.find(k.Name), loadedOptions(&k.Options)
 		// Compare numbers: a name may have been dropped and made anew, but a number is never used
 		// again. A keyspace that is still there must stay the same pointer, as users hold it.
 		if ks == nil || ks.at.ID != k.ID {
@@ -50,17 +88,16 @@ func (l *keyspaces) loadLocked(db *DB) {
 		}
 		next[k.Name] = ks
 	}
-	l.named.Store(&next)
-	for name, ks := range before {
-		if next[name] != ks { // another one may have the name now
+	l.named.Store(&names{next})
+	for ks := range before.all {
+		if next[ks.at.Name] != ks { // another one may have the name now
 			ks.at.Dropped.Store(true)
 		}
 	}
 }
 
-// byName returns the keyspaces, also those that are just being dropped. The map must not be written
-// to.
-func (l *keyspaces) byName() map[string]*Keyspace {
+// byName returns the keyspaces, also those that are just being dropped.
+func (l *keyspaces) byName() names {
 	if p := l.named.Load(); p != nil {
 		return *p
 	}
@@ -91,7 +128,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 		return nil, err
 	}
 	find := func() *Keyspace {
-		ks := db.keyspaces.byName()[name]
+		ks := db.keyspaces.byName().find(name)
 		if ks == nil || ks.at.Dropped.Load() || len(o) > 0 && ks.Options() != options {
 			return nil
 		}
@@ -113,7 +150,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 
 // ensureLocked makes a keyspace, or gives these options to the one that there is.
 func (l *keyspaces) ensureLocked(db *DB, name string, o KeyspaceOptions) (*Keyspace, error) {
-	ks := l.byName()[name]
+	ks := l.byName().find(name)
 	switch {
 	case ks != nil && ks.at.Dropped.Load():
 		// Its Drop ended in ErrStopped: nobody knows whether it is there, and none can be made.
@@ -124,15 +161,18 @@ func (l *keyspaces) ensureLocked(db *DB, name string, o KeyspaceOptions) (*Keysp
 		return nil, ErrKeyspaceNotFound
 	}
 	// The lock is held over the sync, so that a name is created once.
-	err := db.commits.CommitEdit(context.Background(), 0, func(v entry.Version) error {
-		_, err := db.engine.Keyspaces.Create(v, name, recordedOptions(&o))
+	var made layout.Keyspace
+	err := db.commits.CommitEdit(context.Background(), 0, func(v entry.Version) (err error) {
+		made, err = db.engine.Keyspaces.Create(v, name, recordedOptions(&o))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	l.loadLocked(db)
-	return l.byName()[name], nil
+	ks = newKeyspace(db, made.ID, name, loadedOptions(&made.Options))
+	next := l.byName().with(ks)
+	l.named.Store(&next)
+	return ks, nil
 }
 
 // chosenOptions returns the options that a caller has given, defaults filled in.
@@ -152,7 +192,7 @@ func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error)
 func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 	return func(yield func(*Keyspace) bool) {
 		byName := func(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) }
-		slices.Values(slices.SortedFunc(maps.Values(db.keyspaces.byName()), byName))(yield)
+		slices.Values(slices.SortedFunc(db.keyspaces.byName().all, byName))(yield)
 	}
 }
 

@@ -441,7 +441,7 @@ func (w *watch) yieldSnapshot(t *Txn, yield func(*Commit, error) bool) error {
 				return
 			}
 			// If it was dropped since, nobody can read it any more. The feed tells of the drop.
-			if ks := named[k.Name]; ks != nil && ks.at.ID == k.ID && !w.eachPair(t, ks, yield) {
+			if ks := named.find(k.Name); ks != nil && ks.at.ID == k.ID && !w.eachPair(t, ks, yield) {
 				return
 			}
 		}

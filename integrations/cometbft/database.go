@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	db "github.com/cometbft/cometbft-db"
@@ -26,6 +27,27 @@ type Database struct {
 	keys   *brock.Keyspace
 	owned  bool // Close closes store
 	closed atomic.Bool
+	unused sync.Pool // of *brock.Batch, empty
+}
+
+// keptBatch is the greatest size of a batch whose memory is used again, in bytes.
+const keptBatch = 1 << 20
+
+// newWrites returns an empty batch.
+func (d *Database) newWrites() *brock.Batch {
+	if b, ok := d.unused.Get().(*brock.Batch); ok {
+		return b
+	}
+	return d.keys.NewBatch()
+}
+
+// endWrites empties a batch, which nobody uses any more.
+func (d *Database) endWrites(b *brock.Batch) {
+	small := b.Size() <= keptBatch
+	b.Reset()
+	if small {
+		d.unused.Put(b)
+	}
 }
 
 var _ db.DB = (*Database)(nil)
@@ -151,7 +173,8 @@ func (d *Database) DeleteSync(key []byte) error {
 }
 
 func (d *Database) commit(durability brock.Durability, fill func(b *brock.Batch) error) error {
-	b := d.keys.NewBatch()
+	b := d.newWrites()
+	defer d.endWrites(b)
 	if err := fill(b); err != nil {
 		return err
 	}
@@ -205,7 +228,7 @@ func (d *Database) Compact(start, end []byte) error {
 }
 
 // NewBatch returns an empty batch. It need not be closed. A large one keeps its writes in files.
-func (d *Database) NewBatch() db.Batch { return &batch{d: d, writes: d.keys.NewBatch()} }
+func (d *Database) NewBatch() db.Batch { return &batch{d: d, writes: d.newWrites()} }
 
 // batch is a group of writes that are committed together.
 type batch struct {
@@ -253,6 +276,7 @@ func (b *batch) write(durability brock.Durability) error {
 	}
 	writes := b.writes
 	b.writes = nil
+	defer b.d.endWrites(writes)
 	if durability == brock.Synced && writes.Len() == 0 {
 		return b.d.store.Sync(context.Background()) // it would wait for nothing
 	}
@@ -263,7 +287,7 @@ func (b *batch) write(durability brock.Durability) error {
 // Close drops what was not written. It may be called more than once.
 func (b *batch) Close() error {
 	if b.writes != nil {
-		b.writes.Reset()
+		b.d.endWrites(b.writes)
 		b.writes = nil
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ethereum/go-ethereum/ethdb"
@@ -24,6 +25,7 @@ type Database struct {
 	keys   *brock.Keyspace
 	owned  bool // Close closes db
 	closed atomic.Bool
+	unused sync.Pool // of *brock.Batch, empty, for DeleteRange
 }
 
 var _ ethdb.KeyValueStore = (*Database)(nil)
@@ -111,7 +113,17 @@ func (d *Database) DeleteRange(start, end []byte) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	return d.keys.DeleteRange(start, end)
+	b, ok := d.unused.Get().(*brock.Batch)
+	if !ok {
+		b = d.keys.NewBatch()
+	}
+	defer d.unused.Put(b)
+	defer b.Reset()
+	if err := b.DeleteRange(start, end); err != nil {
+		return err
+	}
+	_, err := b.Commit(context.Background(), brock.DefaultDurability)
+	return err
 }
 
 // SyncKeyValue returns when all that was written survives a power loss.

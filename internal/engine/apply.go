@@ -145,7 +145,8 @@ func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) err
 	if st.views.Closed() {
 		return errs.ErrClosed
 	}
-	edit, err := make(st.views.Current().Layout)
+	before := st.views.Current().Layout
+	edit, err := make(before)
 	if err != nil {
 		return err
 	}
@@ -161,7 +162,11 @@ func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) err
 		}
 		return err
 	}
-	st.views.Floors.FollowLayout(l)
+	if k, ok := before.AddedKeyspace(edit); ok {
+		st.views.Floors.AddKeyspace(k)
+	} else {
+		st.views.Floors.FollowLayout(l)
+	}
 	st.views.Install(func(next *view.View) { next.Layout = l })
 	st.followEdit(new(view.Change))
 	return nil

@@ -17,7 +17,8 @@ type Floors struct {
 	lowest     atomic.Uint64                      // least of all floors
 	highest    atomic.Uint64                      // greatest of all floors
 	mu         sync.Mutex                         // guards:
-	byKeyspace map[entry.KeyspaceID]entry.Version // floors by keyspace; never changed, only replaced
+	byKeyspace map[entry.KeyspaceID]entry.Version // floors by keyspace; once it is lent, only replaced
+	lent       bool                               // readers have the map
 }
 
 // FollowLayout makes the keyspaces those of a layout, the first one or a newer one. Their floors
@@ -26,7 +27,7 @@ type Floors struct {
 func (f *Floors) FollowLayout(l *layout.Layout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// A new map: readers have the one before.
+	// A new map: readers may have the one before.
 	floors := make(map[entry.KeyspaceID]entry.Version, len(l.Keyspaces())+1)
 	floors[entry.DefaultKeyspace] = max(l.Floor(), f.byKeyspace[entry.DefaultKeyspace])
 	for _, k := range l.Keyspaces() {
@@ -35,13 +36,27 @@ func (f *Floors) FollowLayout(l *layout.Layout) {
 	f.replaceLocked(floors)
 }
 
+// AddKeyspace adds a keyspace that was made, in time that doesn't depend on how many there are, unless
+// a reader has the floors. Call it before the layout's View is installed, as FollowLayout.
+func (f *Floors) AddKeyspace(k layout.KeyspaceFloor) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lent {
+		f.byKeyspace, f.lent = maps.Clone(f.byKeyspace), false
+	}
+	f.byKeyspace[k.ID] = k.Version
+	f.lowest.Store(min(f.lowest.Load(), uint64(k.Version)))
+	f.highest.Store(max(f.highest.Load(), uint64(k.Version)))
+}
+
 // LowestFloor is the version below which the history of all keyspaces may be gone.
 func (f *Floors) LowestFloor() entry.Version { return entry.Version(f.lowest.Load()) }
 
 // Of is the floor of a keyspace.
 func (f *Floors) Of(id entry.KeyspaceID) entry.Version {
-	of, _ := f.all()
-	return of[id]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.byKeyspace[id]
 }
 
 // highestFloor is the version from which on all keyspaces have their whole history.
@@ -51,6 +66,7 @@ func (f *Floors) highestFloor() entry.Version { return entry.Version(f.highest.L
 func (f *Floors) all() (of map[entry.KeyspaceID]entry.Version, least entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.lent = true
 	return f.byKeyspace, f.LowestFloor()
 }
 
@@ -76,7 +92,7 @@ func (f *Floors) replaceLocked(floors map[entry.KeyspaceID]entry.Version) {
 	for _, at := range floors {
 		lowest, highest = min(lowest, at), max(highest, at)
 	}
-	f.byKeyspace = floors
+	f.byKeyspace, f.lent = floors, false
 	f.lowest.Store(uint64(lowest))
 	f.highest.Store(uint64(highest))
 }

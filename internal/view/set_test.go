@@ -174,6 +174,16 @@ func TestFloors(t *testing.T) {
 	if least, most := s.Floors.LowestFloor(), s.Floors.highestFloor(); least != 3 || most != 4 {
 		t.Errorf("floors from %d to %d after those of the layout were read again", least, most)
 	}
+	for id := range entry.KeyspaceID(2) {
+		before, _ = s.Floors.all()
+		s.Floors.AddKeyspace(layout.KeyspaceFloor{ID: 7 + id, Version: entry.Version(9 - 7*id)})
+		if _, found := before[7+id]; found || s.Floors.Of(7+id) != entry.Version(9-7*id) || s.Floors.Of(2) != 4 {
+			t.Errorf("keyspace %d was added to what a reader has: %v; its floor is %d", 7+id, found, s.Floors.Of(7+id))
+		}
+	}
+	if least, most := s.Floors.LowestFloor(), s.Floors.highestFloor(); least != 2 || most != 9 {
+		t.Errorf("floors from %d to %d after keyspaces were added", least, most)
+	}
 	s.Floors.FollowLayout(layout.New())
 	if most := s.Floors.highestFloor(); most != 3 {
 		t.Errorf("the highest floor is %d after its keyspace was dropped", most)

@@ -393,9 +393,12 @@ func (d *draft) sampleClock(samples []ClockSample) {
 	}
 	// The newest sample at or below the floor stays: it says when the floor was new.
 	old := 0
-	floor := d.leastFloor()
-	for old+1 < len(d.clock) && d.clock[old+1].Version <= floor {
-		old++
+	// That of the default keyspace first: a store may have many others.
+	if len(d.clock) > 1 && d.clock[1].Version <= d.floor {
+		floor := d.leastFloor()
+		for old+1 < len(d.clock) && d.clock[old+1].Version <= floor {
+			old++
+		}
 	}
 	d.clock = d.clock[old:]
 	if len(d.clock) > maxClock {

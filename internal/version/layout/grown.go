@@ -39,6 +39,13 @@ func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown,
 	return append(list, k), g, true
 }
 
+// AddedKeyspace returns the number and the floor of the keyspace that e adds to l, if e does nothing
+// else to keyspaces or floors.
+func (l *Layout) AddedKeyspace(e *Edit) (KeyspaceFloor, bool) {
+	k, ok := e.addedKeyspace(l.nextKeyspace)
+	return KeyspaceFloor{ID: k.ID, Version: k.floor}, ok && e.Floor == 0
+}
+
 // addedKeyspace returns the keyspace, with its floor, if e does nothing to keyspaces but add it
 // behind all others.
 func (e *Edit) addedKeyspace(next uint64) (k Keyspace, ok bool) {
