@@ -23,8 +23,8 @@
 // They are checked where they must hold; a node in which one does not hold is not opened, or stops.
 //
 //   - The newest version of a state is the index of the last command in it, on all nodes, but between
-//     the entry that makes a keyspace and the next command. So a state that has lost commits that its
-//     manifest still knows of is made anew of the checkpoint.
+//     the entry that makes a keyspace and the next command. So it is after a power loss, and the log
+//     can repeat what is missing under the same versions.
 //   - What a command does depends on the log up to it, and on nothing else: on no clock, no chance, no
 //     batch, no restart.
 //   - An entry that the state has is not done again. A command that is sent again is not done again.

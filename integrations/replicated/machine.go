@@ -73,7 +73,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 
 // makeKeyspace makes a keyspace, if there is none of this name. Brock gives that a version of its own,
 // the one above the newest. It is at most the index of the entry, so the next command can have its own
-// one; and this entry has none: after a crash that comes before the next command, the state is behind.
+// one. The commands before are durable with it, so the log repeats none of that version or below.
 func (m *machine) makeKeyspace(s *state, index uint64, name string) result {
 	m.flush(s)
 	made := s.keyspace(name) != nil

@@ -176,16 +176,14 @@ func readBirth(log *raftstore.Store, anew bool) (b birth, err error) {
 	return b, d.wrap("birth")
 }
 
-// openState opens the state that the record names. If it has lost what the log can't repeat under the
-// same versions, it is made anew of the checkpoint.
+// openState opens the state that the record names. If a newer checkpoint was fetched, the state is made
+// anew of that.
 func (n *Node) openState(r *record) (err error) {
 	n.state, err = openState(&n.o, r.state)
-	behind := errors.Is(err, errBehind)
-	if err == nil && r.snapshot != nil && n.state.applied.index < r.snapshot.applied.index {
-		behind = true
-		err = n.state.db.Close()
+	if err != nil || r.snapshot == nil || n.state.applied.index >= r.snapshot.applied.index {
+		return err
 	}
-	if !behind {
+	if err := n.state.db.Close(); err != nil {
 		return err
 	}
 	if n.state, err = n.o.makeState(n.ctx, r.state+1, r.snapshot); err != nil {

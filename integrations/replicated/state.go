@@ -18,14 +18,6 @@ const ownKeyspace = "replicated"
 
 var appliedKey = []byte("applied")
 
-// firstCommand is the least index that a command can have: raft's first two entries are the
-// configuration and that of the first leader. Making the keyspace takes a version below it.
-const firstCommand = 3
-
-// errBehind is a state that has lost its newest commits, and can't take them once more: Brock gives no
-// version twice that a power loss may have taken. It is made anew from the checkpoint.
-var errBehind = errors.New("replicated: the state has lost its newest versions")
-
 // state is a Brock store with the effects of the log up to applied. Only the machine writes to it.
 type state struct {
 	number   uint64
@@ -53,7 +45,7 @@ func (o *Options) checkpointDir(name string) string {
 	return filepath.Join(o.Dir, "checkpoint-"+name)
 }
 
-// openState opens a state. It returns errBehind if the state can't go on where it is.
+// openState opens a state. After a power loss it may lack the newest commands; the log repeats them.
 func openState(o *Options, number uint64) (s *state, err error) {
 	s = &state{number: number, clock: new(atomic.Uint64), sessions: newSessions(), idle: make(chan struct{})}
 	s.gone, s.replace = context.WithCancel(context.Background())
@@ -78,10 +70,10 @@ func (s *state) load() (err error) {
 		return err
 	}
 	s.clock.Store(s.applied.clock)
-	// Invariant: the newest version is the index of the last command. It is above it after a power
-	// loss that took Buffered commits but not an edit of the manifest that knew of them.
-	if v := s.db.Version(); v != s.applied.index && (s.applied.index != 0 || v >= firstCommand) {
-		return fmt.Errorf("%w: version %d, applied %d", errBehind, v, s.applied.index)
+	// Invariant: the newest version is the index of the last command, or keyspaces were made since.
+	// These have no index below which a command can be missing: see makeKeyspace.
+	if v := s.db.Version(); v < s.applied.index {
+		return fmt.Errorf("replicated: version %d, applied %d: %w", v, s.applied.index, brock.ErrCorrupt)
 	}
 	var stored []*session
 	err = s.own.View(func(txn *brock.Txn) error {
