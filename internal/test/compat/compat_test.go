@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,9 @@ func openFixture(t *testing.T, dir string) {
 			must(t, err)
 			store := filepath.Join(t.TempDir(), "store")
 			must(t, os.CopyFS(store, os.DirFS(filepath.Join(dir, name))))
+			if position, err := os.ReadFile(filepath.Join(dir, name+".position")); err == nil {
+				must(t, os.WriteFile(store+".position", position, 0o600))
+			}
 			openCopy(t, store, string(want))
 		})
 	}
@@ -51,7 +55,16 @@ func openFixture(t *testing.T, dir string) {
 
 // openCopy reads the store, recovers it, writes to it and rewrites all of it.
 func openCopy(t *testing.T, store, want string) {
-	o := options(store)
+	_, err := os.Stat(store + ".position")
+	encrypted := err == nil
+	o := options(store, encrypted)
+	list := func(t *testing.T, db *brock.DB) string {
+		text := list(t, db)
+		if encrypted {
+			text += listFeed(t, db, store)
+		}
+		return text
+	}
 	o.MustExist, o.Mode = true, brock.ReadOnly
 	db, err := brock.Open(o)
 	must(t, err)
@@ -107,9 +120,13 @@ func list(t *testing.T, db *brock.DB) string {
 		}
 		for ks := range db.Keyspaces() {
 			o := ks.Options()
-			fmt.Fprintf(&b, "keyspace %q threshold %d ttl %v versions %d age %v compression %d above %d\n",
-				ks.Name(), o.ValueThreshold, o.TTL, o.Versions.Versions, o.Versions.Age, o.Compression, o.CompressAbove)
-			if err := listKeys(&b, txn.In(ks), o.Versions.Versions); err != nil {
+			fmt.Fprintf(&b, "keyspace %q threshold %d ttl %v versions %d age %v manual %v compression %d above %d\n",
+				ks.Name(), o.ValueThreshold, o.TTL, o.Versions.Versions, o.Versions.Age, o.Versions.Manual, o.Compression, o.CompressAbove)
+			versions := o.Versions.Versions
+			if o.Versions.Manual {
+				versions = math.MaxInt
+			}
+			if err := listKeys(&b, txn.In(ks), versions); err != nil {
 				return err
 			}
 		}
@@ -118,8 +135,37 @@ func list(t *testing.T, db *brock.DB) string {
 	return b.String()
 }
 
+// listFeed lists the history that is kept for Watch, without what openCopy has committed.
+func listFeed(t *testing.T, db *brock.DB, store string) string {
+	t.Helper()
+	position, err := os.ReadFile(store + ".position")
+	must(t, err)
+	after, err := brock.ParsePosition(string(position))
+	must(t, err)
+	var b strings.Builder
+	for c, err := range db.Watch(t.Context(), brock.WatchOptions{After: after}) {
+		must(t, err)
+		for change, err := range c.Changes() {
+			must(t, err)
+			if string(change.Key) == "zz new" {
+				continue
+			}
+			var v []byte
+			if change.Kind == brock.ChangeSet {
+				v, err = change.Value()
+				must(t, err)
+			}
+			fmt.Fprintf(&b, "commit %d: %v %q %s to %q meta %d value %s\n", c.Version, change.Kind, change.Keyspace, text(change.Key), change.Upper, change.Meta, text(v))
+		}
+		if c.Caught {
+			break
+		}
+	}
+	return b.String()
+}
+
 // listKeys lists a keyspace: the newest versions of each key, at most that many, back to
-// its last delete. What an iterator shows, Get must find too.
+// its last delete; all versions and deletes for math.MaxInt. What an iterator shows, Get must find too.
 func listKeys(b *strings.Builder, txn *brock.Txn, versions int) error {
 	last, left := "", 0
 	for item, err := range txn.Items(brock.IteratorOptions{AllVersions: versions > 1}) {
@@ -129,6 +175,13 @@ func listKeys(b *strings.Builder, txn *brock.Txn, versions int) error {
 		newest := string(item.Key()) != last
 		if newest {
 			last, left = string(item.Key()), versions
+		}
+		if versions == math.MaxInt && item.Version() < discarded {
+			continue // it may be gone
+		}
+		if item.Deleted() && versions == math.MaxInt {
+			fmt.Fprintf(b, "%s version %d deleted\n", text(item.Key()), item.Version())
+			continue
 		}
 		if item.Deleted() {
 			left = 0

@@ -19,9 +19,10 @@ import (
 // expires then expires in all of them alike.
 var now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// options keep the store small and leave its files alone until a test asks.
-func options(dir string) brock.Options {
-	return brock.Options{
+// options keep the store small and leave its files alone until a test asks. An encrypted one also keeps
+// history for Watch.
+func options(dir string, encrypted bool) brock.Options {
+	o := brock.Options{
 		Dir:         dir,
 		Now:         func() time.Time { return now },
 		Durability:  brock.Buffered,
@@ -29,6 +30,11 @@ func options(dir string) brock.Options {
 		Tuning:      brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: 64 << 10},
 		Maintenance: brock.Maintenance{IdleAfter: time.Hour, NoClustering: true},
 	}
+	if encrypted {
+		o.Keys = brock.StaticKey([]byte("32 bytes, and no secret to tell."))
+		o.FeedRetention = brock.FeedRetention{Age: 100 * 365 * 24 * time.Hour}
+	}
+	return o
 }
 
 func must(t *testing.T, err error) {
@@ -38,21 +44,31 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// discarded is the version before which the keyspace "manual" has no history.
+const discarded = 1020
+
 // stores are the stores of a fixture.
-var stores = []string{"closed", "killed", "collected"}
+var stores = []string{"closed", "killed", "collected", "encrypted"}
 
 // writeFixture makes the fixture of this source in dir: for each of the stores its
 // directory, and a listing of what it has. Killed is a copy of the files from before
 // Close, with the last frame of the journal torn. Collected is a copy from the
 // midst of a Reclaim: values have moved, and handles still lead to their old places.
+// Encrypted has two data keys, and the history of its commits.
 func writeFixture(t *testing.T, dir string) {
+	t.Helper()
+	writePlain(t, dir)
+	writeEncrypted(t, dir)
+}
+
+func writePlain(t *testing.T, dir string) {
 	t.Helper()
 	path := func(store string) string { return filepath.Join(dir, store) }
 	record := func(store string, db *brock.DB) {
 		must(t, os.WriteFile(path(store)+".txt", []byte(list(t, db)), 0o600))
 	}
 	var copied atomic.Bool
-	o := options(path("closed"))
+	o := options(path("closed"), false)
 	// The compaction that rewrites the handles waits while the files are copied.
 	o.FS = faultfs.New(vfs.OS(), faultfs.Options{Before: func(op faultfs.Op) {
 		if op.Kind != faultfs.Create || filepath.Ext(op.Path) != ".run" || copied.Load() {
@@ -88,6 +104,24 @@ func writeFixture(t *testing.T, dir string) {
 			t.Errorf("the fixture has seen no %s", name)
 		}
 	}
+	must(t, db.Close())
+}
+
+// writeEncrypted also writes the Position from which on the history is listed.
+func writeEncrypted(t *testing.T, dir string) {
+	t.Helper()
+	store := filepath.Join(dir, "encrypted")
+	db, err := brock.Open(options(store, true))
+	must(t, err)
+	must(t, db.Set([]byte("first"), nil))
+	must(t, db.View(func(txn *brock.Txn) error {
+		return os.WriteFile(store+".position", []byte(txn.Position().String()), 0o600)
+	}))
+	fillFiles(t, db)
+	must(t, db.RotateKey(t.Context(), brock.RotateOptions{}))
+	fillJournal(t, db)
+	must(t, db.Sync(t.Context()))
+	must(t, os.WriteFile(store+".txt", []byte(list(t, db)+listFeed(t, db, store)), 0o600))
 	must(t, db.Close())
 }
 
@@ -161,6 +195,38 @@ func fillFiles(t *testing.T, db *brock.DB) {
 	must(t, history.Set([]byte("k"), noise(3, 2000)))
 	must(t, db.DeleteRange([]byte("inline/010"), []byte("inline/020")))
 	must(t, db.Delete([]byte("inline/030")))
+	must(t, db.Set(nil, []byte("of the empty key")))
+	must(t, db.Update(func(txn *brock.Txn) error {
+		return errors.Join(txn.SetVersioned([]byte("queue/"), []byte("1")), txn.SetVersioned([]byte("queue/"), noise(5, 1500)),
+			txn.Apply(brock.OpAdd, []byte("counter"), []byte{1, 0, 0, 0, 0, 0, 0, 0}))
+	}))
+
+	loaded, err := db.Keyspace("loaded")
+	must(t, err)
+	l, err := loaded.NewLoader(t.Context(), brock.LoadOptions{Sorted: true})
+	must(t, err)
+	for i := range 50 {
+		must(t, l.Set(fmt.Appendf(nil, "%03d", i), noise(i, 100*i)))
+	}
+	_, err = l.Finish()
+	must(t, err)
+
+	// Versions that are given, the second far above the first.
+	manual, err := db.Keyspace("manual", brock.KeyspaceOptions{Versions: brock.Retention{Manual: true}})
+	must(t, err)
+	for _, far := range []uint64{1000, 1 << 40} {
+		b := db.NewBatch().In(manual)
+		for i := range uint64(5) {
+			must(t, b.At(far+10*i))
+			must(t, b.Set([]byte("k"), fmt.Append(nil, far, " + ", 10*i)))
+			must(t, b.Set(fmt.Append(nil, far+i), noise(int(i), 700)))
+		}
+		_, err := b.Commit(t.Context(), brock.DefaultDurability)
+		must(t, err)
+		must(t, db.Flush(t.Context()))
+	}
+	must(t, db.AdvanceVersion(t.Context(), 1<<41))
+	must(t, manual.SetDiscardVersion(discarded))
 }
 
 // fillJournal adds files of a spilled transaction, and then records that lie in
@@ -186,6 +252,11 @@ func fillJournal(t *testing.T, db *brock.DB) {
 	must(t, db.Set([]byte("large/003"), noise(4, 3000)))
 	must(t, texts.Set([]byte("replayed"), bytes.Repeat([]byte("again "), 500)))
 	must(t, history.Set([]byte("k"), []byte("replayed")))
+	manual, err := db.Keyspace("manual")
+	must(t, err)
+	must(t, manual.UpdateContext(t.Context(), brock.TxnOptions{CommitAt: 1 << 42}, func(txn *brock.Txn) error {
+		return errors.Join(txn.Delete([]byte("k")), txn.Set([]byte("replayed"), []byte("far above")))
+	}))
 	must(t, db.Update(func(txn *brock.Txn) error {
 		return errors.Join(txn.Set([]byte("both"), []byte("1")), txn.In(history).Set([]byte("both"), []byte("2")))
 	}))
