@@ -323,8 +323,11 @@ func (db *DB) Metrics() Metrics {
 // (TreeMetrics.PinnedBytes). Of a store that is followed the journal that isn't flushed is missing,
 // as in Metrics; a store in memory has files in its memory.
 //
-// It returns ErrClosed after Close.
+// It returns ErrClosed after Close, and for a nil db.
 func Files(db *DB) ([]FileInfo, error) {
+	if db == nil {
+		return nil, ErrClosed
+	}
 	if err := checkOpen(db); err != nil {
 		return nil, err
 	}

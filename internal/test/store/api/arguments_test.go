@@ -133,6 +133,12 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 			_, err = brock.Salvage(t.Context(), brock.Options{}, brock.Options{}, nil)
 			assert.Error(t, "Salvage of nothing", err, brock.ErrInvalid)
 		},
+		"Files": func() {
+			_, err := brock.Files(new(brock.DB))
+			assert.Error(t, "Files of a store that was never opened", err, brock.ErrClosed)
+			_, err = brock.Files(nil)
+			assert.Error(t, "Files of nothing", err, brock.ErrClosed)
+		},
 		"PrefixRange": func() { brock.PrefixRange(nil) },
 		"ParsePosition": func() {
 			_, err := brock.ParsePosition("")
