@@ -95,9 +95,10 @@ func (db *DB) AdvanceVersion(ctx context.Context, version uint64) error {
 
 // SetDiscardVersion gives up history of a keyspace whose Retention is Manual: what was visible at
 // version and later stays readable, so of each key its newest version at or below version stays, and
-// older ones go. It reads no keys: compactions drop what is given up. It is durable on return, and
-// so is every commit before it. From then on reads below version return ErrVersionGone; transactions that are open go on. What was given
-// up does not come back: a version at or below an earlier one changes nothing.
+// older ones go. It reads no keys: compactions drop what is given up. It is durable on return, and so
+// is every commit before it. From then on reads below version return ErrVersionGone; transactions that
+// are open go on. What was given up does not come back: a version at or below an earlier one changes
+// nothing.
 //
 // It returns ErrInvalid if version is above DB.Version or the Retention is not Manual,
 // ErrKeyspaceNotFound after a drop, ErrReadOnly, ErrNoSpace, ErrRefused, ErrStopped and ErrClosed;

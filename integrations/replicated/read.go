@@ -303,8 +303,8 @@ func (r *reads) lastSeen(index, done uint64) uint64 {
 	return done
 }
 
-// Watch yields what is done, as brock.DB.Watch does, in the keyspaces that are there when it begins. It begins anew with
-// ErrReplaced when a snapshot replaces the state: Positions belong to one state of one node.
+// Watch yields what is done, as brock.DB.Watch does, in the keyspaces that are there when it begins. It
+// ends with ErrReplaced when a snapshot replaces the state: Positions belong to one state of one node.
 func (n *Node) Watch(ctx context.Context, o brock.WatchOptions) iter.Seq2[*brock.Commit, error] {
 	return func(yield func(*brock.Commit, error) bool) {
 		s, err := n.acquire()

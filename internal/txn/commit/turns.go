@@ -40,8 +40,8 @@ type Turns struct {
 // it has the turn doesn't end the turn.
 const turnLimit = 100 * time.Millisecond
 
-// mostLines is how many lines of keys and ranges a call joins. It is a few conflicts, as each one
-// that comes later costs a run, and those of one Update are limited.
+// mostLines is how many lines of keys and ranges a call joins. Joining one costs a run, and the
+// runs of an Update are limited (TxnOptions.Retries).
 const mostLines = 4
 
 // line is the turns that wait for a key or a range, least number first.
